@@ -1,0 +1,112 @@
+"""Which ops exist: the one place to add one. Nothing else branches on an op's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cutlass_tuner.errors import UserError
+from cutlass_tuner.ops.arch import nominal_device
+from cutlass_tuner.ops.columns import FloatArray
+from cutlass_tuner.ops.family import Family
+from cutlass_tuner.ops.hgemm import family as hgemm
+from cutlass_tuner.ops.hgemm import problem as hgemm_problem
+from cutlass_tuner.ops.hgemm import seeds as hgemm_seeds
+from cutlass_tuner.ops.hgemm import shapes as hgemm_shapes
+from cutlass_tuner.ops.hgemm.smem import Smem
+from cutlass_tuner.records import (
+    Contract,
+    DeviceFacts,
+    KernelConfig,
+    LaunchConfig,
+    Problem,
+    Proposal,
+    Readback,
+)
+
+if TYPE_CHECKING:
+    from cutlass_tuner.space import Candidates, Space
+
+
+@dataclass(frozen=True)
+class Op:
+    """Everything the rest of the program needs to know about an op.
+
+    `spaces` maps an architecture to its file under spaces/; `emitter` and `workload` are names
+    that the emitters and the measuring child know. `dims` is the ABI's order.
+    """
+
+    name: str
+    summary: str
+    contract: Contract
+    dims: tuple[str, ...]
+    layouts: tuple[str, ...]
+    baseline_layouts: tuple[str, ...]
+    """Layouts a baseline may choose from for the best-layout column: also those without kernels of ours."""
+    spaces: Mapping[str, str]
+    families: Mapping[str, Family]
+    emitter: str
+    workload: str
+    read_shapes: Callable[[Path | str], list[Problem]]
+    problem: Callable[[Sequence[int], str | None], Problem]
+    """The problem with these extents, in the order of `dims` (trailing ones default), and this layout."""
+    fits: Callable[[Problem, DeviceFacts], str | None]
+    """Why a problem is too large for a GPU's memory, or None."""
+    flops: Callable[[Problem], int]
+    bytes: Callable[[Problem], int]
+    """Every operand moved once."""
+    seeds: Callable[[Space, Sequence[Problem], DeviceFacts], list[Proposal]]
+    prior: Callable[[Candidates, Sequence[Problem], DeviceFacts], FloatArray]
+    """Estimated microseconds, candidates x problems."""
+    smem: Callable[[KernelConfig], Smem | None]
+    """Shared memory of an effective kernel, None where the op has no formula for its family."""
+    launch_codes: Callable[[LaunchConfig], tuple[int, ...]]
+    """Launch knobs in the host library's ABI."""
+    ran_otherwise: Callable[[KernelConfig, LaunchConfig, Readback], str]
+    """What the host library read back that differs from what was asked, in words; "" where nothing does."""
+    deterministic: Callable[[LaunchConfig], bool]
+    """Whether a launch promises the same bits every time."""
+
+    def nominal_device(self, arch: str) -> DeviceFacts:
+        """Facts to assume of a GPU of `arch` where none is at hand. Raises UserError for another arch."""
+        if arch not in self.spaces:
+            raise UserError(
+                f"op {self.name} has no kernels for {arch}; it has some for {', '.join(self.spaces)}"
+            )
+        return nominal_device(arch)
+
+
+OPS: dict[str, Op] = {
+    "hgemm": Op(
+        name="hgemm",
+        summary="fp16 x fp16 -> fp16 matrix product, fp32 accumulation",
+        contract=hgemm_problem.CONTRACT,
+        dims=hgemm_problem.DIMS,
+        layouts=hgemm_problem.LAYOUTS,
+        baseline_layouts=hgemm_problem.STORABLE,
+        spaces={"sm_90a": "hgemm-sm90.yaml"},
+        families=hgemm.FAMILIES,
+        emitter="gemm3x",
+        workload="gemm",
+        read_shapes=hgemm_shapes.read_shapes,
+        problem=hgemm_problem.problem,
+        fits=hgemm_problem.fits,
+        flops=hgemm_problem.flops,
+        bytes=hgemm_problem.compulsory_bytes,
+        seeds=hgemm_seeds.seeds,
+        prior=hgemm_seeds.prior,
+        smem=hgemm.kernel_smem,
+        launch_codes=hgemm.launch_codes,
+        ran_otherwise=hgemm.ran_otherwise,
+        deterministic=hgemm.deterministic,
+    ),
+}
+
+
+def op(name: str) -> Op:
+    """The op called `name`. Raises UserError naming those there are."""
+    if name not in OPS:
+        raise UserError(f"no op {name!r}; there are {', '.join(OPS)}")
+    return OPS[name]

@@ -1,0 +1,160 @@
+"""All legal kernels of a family for given problems, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from cutlass_tuner.errors import UserError
+from cutlass_tuner.ops.columns import BoolArray, Columns, FloatArray
+from cutlass_tuner.ops.family import Family
+from cutlass_tuner.records import DeviceFacts, KernelConfig, Problem, Scalar
+from cutlass_tuner.space import grid
+from cutlass_tuner.space.knobs import FamilySpace, Kind, Knob
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Every legal effective kernel once, in the space's order. Rows are kernels, one for each `codes` row.
+
+    `codes[i, j]` (int16) is the index of row i's raw value among `knobs`' j-th values; where several raw
+    configs make one kernel, the first of the grid stands for it. `serves[i, p]`: kernel i may run
+    problem p. `unwise[i]`: legal but expected to be slow, whatever the problem or on each it serves;
+    `unwise_on[i, p]` says it problem by problem.
+    """
+
+    family: str
+    knobs: Mapping[str, Knob]
+    problems: tuple[Problem, ...]
+    codes: grid.Codes
+    columns: Columns
+    serves: BoolArray
+    unwise: BoolArray
+    unwise_on: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def kernel(self, row: int) -> KernelConfig:
+        """The row's effective kernel."""
+        knobs = {name: values[row] for name, values in self._decoded.items()}
+        # Valid by construction: validating a hundred thousand rows again would take seconds.
+        return KernelConfig.model_construct(family=self.family, knobs=knobs)
+
+    def raw(self, row: int) -> dict[str, Scalar]:
+        """The row's knobs as the space lists them (stages may be "auto")."""
+        return {
+            name: knob.values[code]
+            for (name, knob), code in zip(self.knobs.items(), self.codes[row].tolist(), strict=True)
+        }
+
+    def row(self, kernel: KernelConfig) -> int | None:
+        """The row of an effective kernel, None where it is not a candidate."""
+        if kernel.family != self.family or set(kernel.knobs) != set(self.knobs):
+            return None
+        match = np.ones(len(self), dtype=np.bool_)
+        for name, value in kernel.knobs.items():
+            match &= self.columns[name] == self.columns.alphabets[name].encode(value)
+        rows = np.flatnonzero(match)
+        return int(rows[0]) if len(rows) else None
+
+    @cached_property
+    def features(self) -> npt.NDArray[np.float32]:
+        """Effective knobs as coordinates: log2 of numbers, one column; one-hot columns for the rest."""
+        parts: list[FloatArray] = []
+        for name, array in self.columns.arrays.items():
+            if self.columns.alphabets[name].boolean or (array < 1).any():
+                parts += [(array == value).astype(np.float64) for value in np.unique(array)]
+            else:
+                parts.append(np.log2(array))
+        return np.stack(parts, axis=1).astype(np.float32)
+
+    @cached_property
+    def _decoded(self) -> dict[str, list[Scalar]]:
+        decoded: dict[str, list[Scalar]] = {}
+        for name, array in self.columns.arrays.items():
+            alphabet = self.columns.alphabets[name]
+            meaning = {code: alphabet.decode(code) for code in np.unique(array).tolist()}
+            decoded[name] = [meaning[code] for code in array.tolist()]
+        return decoded
+
+
+def candidates(
+    family: FamilySpace, model: Family, problems: Sequence[Problem], device: DeviceFacts
+) -> Candidates:
+    """Raises UserError when no kernel is legal, or none serves any of the problems."""
+    knobs = _asked_layouts(family.kernel, problems)
+    codes, kernels = _legal(family, model, knobs, device)
+    # Codes index the space's own values, also where layouts nobody asked for were left out.
+    for position, (name, knob) in enumerate(knobs.items()):
+        places = np.array([family.kernel[name].values.index(value) for value in knob.values], dtype=np.int16)
+        codes[:, position] = places[codes[:, position]]
+    if not len(codes):
+        raise UserError(f"no kernel of family {family.name} is legal with these knob values on {device.name}")
+    serves = _no_rule_broken(family, model, kernels, problems, device, kind="illegal")
+    kept: BoolArray = np.logical_or(serves.any(axis=1), not problems)
+    if not kept.any():
+        names = ", ".join(problem.label for problem in problems[:3])
+        raise UserError(f"no kernel of family {family.name} can run {names} with these knob values")
+    codes, kernels, serves = codes[kept], kernels.take(kept), serves[kept]
+    slow = np.zeros(len(codes), dtype=np.bool_)
+    for name, rule in model.rules.items():
+        if rule.scope == "kernel" and family.rules[name].kind == "unwise":
+            slow |= rule.broken(kernels, None, device)
+    unwise_on = slow[:, None] | ~_no_rule_broken(family, model, kernels, problems, device, kind="unwise")
+    everywhere = (unwise_on | ~serves).all(axis=1) if problems else slow
+    return Candidates(
+        family.name, family.kernel, tuple(problems), codes, kernels, serves, slow | everywhere, unwise_on
+    )
+
+
+def _asked_layouts(knobs: Mapping[str, Knob], problems: Sequence[Problem]) -> dict[str, Knob]:
+    """Without layouts that no problem has: they would double the grid and serve nothing."""
+    asked = {problem.layout for problem in problems}
+    narrowed = dict(knobs)
+    if problems and "layout" in knobs:
+        values = tuple(value for value in knobs["layout"].values if value in asked)
+        if not values:
+            given = ", ".join(sorted(asked))
+            raise UserError(f"layout of the shapes is {given}, of the space {knobs['layout'].allowed}")
+        narrowed["layout"] = replace(knobs["layout"], values=values)
+    return narrowed
+
+
+def _legal(
+    family: FamilySpace, model: Family, knobs: Mapping[str, Knob], device: DeviceFacts
+) -> tuple[grid.Codes, Columns]:
+    all_codes, all_kernels = [], []
+    for codes, raw in grid.blocks(knobs):
+        kernels = model.resolve(raw, device)
+        legal = ~grid.illegal(family, model, kernels, device)
+        all_codes.append(codes[legal])
+        all_kernels.append(kernels.take(legal))
+    table = Columns(
+        {name: np.concatenate([block[name] for block in all_kernels]) for name in knobs},
+        {name: knob.alphabet for name, knob in knobs.items()},
+    )
+    distinct = grid.first_of_each(table)
+    return np.concatenate(all_codes)[distinct], table.take(distinct)
+
+
+def _no_rule_broken(
+    family: FamilySpace,
+    model: Family,
+    kernels: Columns,
+    problems: Sequence[Problem],
+    device: DeviceFacts,
+    *,
+    kind: Kind,
+) -> BoolArray:
+    """rows x problems: no problem rule of that kind is broken."""
+    good = np.ones((len(kernels), len(problems)), dtype=np.bool_, order="F")
+    for name, rule in model.rules.items():
+        if rule.scope == "problem" and family.rules[name].kind == kind:
+            for position, problem in enumerate(problems):
+                good[:, position] &= ~rule.broken(kernels, problem, device)
+    return good
