@@ -1,0 +1,1 @@
+"""Tests of cutlass_tuner.refine, on a synthetic world of known times."""
