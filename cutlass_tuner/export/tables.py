@@ -1,0 +1,67 @@
+"""A study's results as JSON (everything, typed) and CSV (one line a problem, for spreadsheets)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+from cutlass_tuner.records import Environment, L2Mode, Problem, Record
+
+
+class ExportRow(Record):
+    """One problem of a study and the best verified kernel on it.
+
+    Times are device microseconds a call, medians of one interleaved contest. `speedup_*` is the
+    baseline's time divided by ours, above 1 where ours is faster. `tflops` counts 2·m·n·k·batch for
+    a GEMM. Fields about our kernel are None where no kernel of ours was right, and `why` says so.
+    """
+
+    problem: Problem
+    kernel: str | None = None
+    launch: str | None = None
+    symbol: str | None = None
+    time_us: float | None = None
+    torch_us: float | None = None
+    cublaslt_tuned_us: float | None = None
+    speedup_torch: float | None = None
+    speedup_cublaslt_tuned: float | None = None
+    tflops: float | None = None
+    registers: int | None = None
+    smem_bytes: int | None = None
+    workspace_bytes: int | None = None
+    error_over_bound: float | None = None
+    why: str = ""
+
+
+class ExportTable(Record):
+    """All rows of a study with what made them comparable. The JSON export is this record."""
+
+    study: str
+    date: str
+    l2: L2Mode
+    environment: Environment
+    rows: tuple[ExportRow, ...]
+
+
+def to_json(table: ExportTable) -> str:
+    """The table as JSON, which `ExportTable.model_validate_json` reads back unchanged."""
+    return table.model_dump_json(indent=2) + "\n"
+
+
+def to_csv(rows: Sequence[ExportRow]) -> str:
+    """One header line and one line a problem: its dims, layout, count and name, then the result.
+
+    An absent value is an empty field. Floats are written as Python's shortest exact text.
+    """
+    dims = list(dict.fromkeys(name for row in rows for name in row.problem.dims))
+    results = [name for name in ExportRow.model_fields if name != "problem"]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*dims, "layout", "count", "name", *results])
+    for row in rows:
+        problem = row.problem
+        extents = [problem.dims.get(name, "") for name in dims]
+        values = [getattr(row, name) for name in results]
+        writer.writerow([*extents, problem.layout, problem.count, problem.name, *values])
+    return out.getvalue()

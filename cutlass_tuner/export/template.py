@@ -1,0 +1,31 @@
+"""The exporter's C++ files: text with @NAMES@ to fill in. They lie in `cpp/` beside this file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+CPP = Path(__file__).with_name("cpp")
+_NAME = re.compile(r"@([A-Z0-9_]+)@")
+
+
+def fill(file_name: str, values: dict[str, str]) -> str:
+    """The text of `cpp/<file_name>` with every @NAME@ replaced once (values are not filled again).
+
+    Raises KeyError for a name without a value and ValueError for a value without a name.
+    """
+    text = read(file_name)
+    unused = set(values) - set(_NAME.findall(text))
+    if unused:
+        raise ValueError(f"{file_name}: no placeholder for {', '.join(sorted(unused))}")
+    filled = _NAME.sub(lambda match: values[match[1]], text)
+    return "\n".join(line.rstrip() for line in filled.splitlines()) + "\n"
+
+
+def read(file_name: str) -> str:
+    return (CPP / file_name).read_text(encoding="utf-8")
+
+
+def comment(text: str) -> str:
+    """`text` as one `//` line whatever it holds: no line break, no backslash that would join lines."""
+    return f"// {' '.join(text.split())}".rstrip("\\ ")
