@@ -1,0 +1,102 @@
+"""The command line: `main` is the console script. One thin file a command: parse, call the pipeline, print.
+
+Nothing heavy is imported here: `--help` must answer at once, on any machine.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from cutlass_tuner import __version__
+from cutlass_tuner.cli import build, cache, compare, doctor, export, run, show, tune
+from cutlass_tuner.errors import UserError
+
+app = typer.Typer(
+    name="cutlass-tuner",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+CTRL_C = 130
+
+# Of text where a number belongs typer says, by version, "'abc' is not a valid integer" or "Input should be a
+# valid integer"; the text is then in the error's cause.
+_NO_NUMBER = re.compile(
+    r"Invalid value for '(--[\w-]+)': (?:('.*') is not|.*should be) a valid (\w+).*", re.DOTALL
+)
+_NUMBERS = {"int": "whole number", "integer": "whole number", "float": "number", "number": "number"}
+
+# typer before 0.26 raises click's errors, later ones raise a copy of their own; both stand at this place.
+CommandLineError: type[Exception] = typer.BadParameter.__mro__[2]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"cutlass-tuner {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def top(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Finds the fastest CUTLASS kernel for each of your shapes by measuring, and exports it as C++."""
+
+
+app.command()(tune.tune)
+app.command()(build.build)
+app.command()(compare.compare)
+app.command()(run.run)
+app.command()(show.show)
+app.command()(export.export)
+app.command()(doctor.doctor)
+app.add_typer(cache.app, name="cache")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status.
+
+    0 done; 1 the command's own "no" (doctor found a problem); 2 a mistake of the user's, told in one line on
+    stderr; 130 ended by Ctrl-C.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        status = app(given or ["--help"], prog_name="cutlass-tuner", standalone_mode=False)
+    except UserError as error:
+        return _refuse(str(error))
+    except CommandLineError as error:
+        return _refuse(_command_line_mistake(error))
+    except (KeyboardInterrupt, typer.Abort):
+        status = CTRL_C
+    if status == CTRL_C:  # typer from 0.26 on makes this status of a KeyboardInterrupt itself
+        print("cutlass-tuner: stopped", file=sys.stderr)
+    return status if isinstance(status, int) else 0
+
+
+def _refuse(text: str) -> int:
+    print(f"cutlass-tuner: {' '.join(text.split())}", file=sys.stderr)
+    return 2
+
+
+def _command_line_mistake(error: Exception) -> str:
+    """What typer found wrong, and where to read what is allowed."""
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "cutlass-tuner"
+    message = message.replace("Value error, ", "")  # pydantic's words, in typer's newer versions
+    if (told := _NO_NUMBER.fullmatch(message)) and told[3] in _NUMBERS:
+        text = told[2]
+        if isinstance(error.__cause__, ValidationError):
+            text = repr(error.__cause__.errors()[0]["input"])
+        message = f"{told[1]} {text} is no {_NUMBERS[told[3]]}"
+    return f"{message.rstrip('.')}; see '{command} --help'"

@@ -1,0 +1,54 @@
+"""`cutlass-tuner export`: a study's winners as a C++ header, JSON or CSV."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cutlass_tuner.cli import arguments
+from cutlass_tuner.options import ExportFormat, ExportOptions
+
+
+def export(
+    *,
+    study: arguments.Study,
+    format: Annotated[
+        ExportFormat, typer.Option("--format", metavar="header|json|csv", help="What to write.")
+    ] = ExportOptions.format,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="The folder to write to (else the study's for a header, stdout for text).",
+        ),
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option("--namespace", metavar="NAME", help="The C++ namespace of the header.")
+    ] = ExportOptions.namespace,
+    max_kernels: Annotated[
+        int | None,
+        typer.Option(
+            "--max-kernels", metavar="N", help="Ship at most N kernels, at the least loss of speed."
+        ),
+    ] = None,
+    studies: arguments.Studies = None,
+) -> None:
+    """Export a study as a C++ header, JSON or CSV.
+
+    The header comes with one .cu to compile, a benchmark of its own, and needs nothing but CUTLASS.
+    """
+    options = ExportOptions(
+        study=study,
+        studies=arguments.studies_dir(studies),
+        format=format,
+        out=out,
+        namespace=namespace,
+        max_kernels=max_kernels,
+    )
+
+    from cutlass_tuner import pipeline
+
+    print(pipeline.export(options))

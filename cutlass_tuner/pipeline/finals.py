@@ -1,0 +1,247 @@
+"""The finals of one problem: the best kernels found against every baseline, interleaved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cutlass_tuner import statistics
+from cutlass_tuner.ops.registry import Op
+from cutlass_tuner.pipeline.bench import Bench
+from cutlass_tuner.records import (
+    BaselineResult,
+    Build,
+    Config,
+    Failure,
+    FinalRow,
+    KernelConfig,
+    LaunchConfig,
+    Measurement,
+    Problem,
+)
+from cutlass_tuner.results import CONTROL, LT, LT_TUNED, TORCH, in_layout
+from cutlass_tuner.verify.judge import judge
+from cutlass_tuner.wire import BaselineEntry, ContestResult, Entry, Refused, Timed, TunedBaseline
+
+SAMPLE_US = 400.0
+FRESH_SEED = 7919
+"""Added to the search's seed: finalists are checked on inputs the search never saw."""
+FLOPS_PER_US = 700e6
+"""What a large GEMM reaches on an H200: good enough to plan time with."""
+LARGE_US = 2000.0
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a final costs: rounds, seconds of load before them, and how many of screening's best meet in
+    the semifinal (screening is noisy by a few per cent)."""
+
+    rounds: int
+    steady_s: float
+    finalists: int
+
+
+USUAL = Effort(rounds=31, steady_s=0.3, finalists=8)
+LARGE = Effort(rounds=13, steady_s=1.0, finalists=5)
+
+
+def expected_us(op: Op, problem: Problem) -> float:
+    """About how long a launch takes if it is bound by arithmetic."""
+    return op.flops(problem) / FLOPS_PER_US
+
+
+def effort(op: Op, problem: Problem) -> Effort:
+    return LARGE if expected_us(op, problem) > LARGE_US else USUAL
+
+
+@dataclass(frozen=True)
+class Finalist:
+    build: Build
+    launch: LaunchConfig
+
+    @property
+    def config(self) -> Config:
+        return Config(kernel=self.build.kernel, launch=self.launch)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the finals of one problem say beside the measurements, ready to be appended to the study."""
+
+    row: FinalRow
+    baselines: tuple[BaselineResult, ...]
+
+
+def baselines(bench: Bench, problem: Problem, tuned: str) -> list[BaselineEntry]:
+    """Every baseline of the op: torch first (the reference) and once more as a control, cuBLASLt by
+    heuristic and auto-tuned (`tuned` is its algorithm in hex, "" where it could not be tuned), and torch
+    in the other layouts, for the column in which the baseline may choose."""
+    entries = [BaselineEntry(name=name, layout=problem.layout) for name in (TORCH, CONTROL)]
+    entries.append(BaselineEntry(name=LT, layout=problem.layout))
+    if tuned:
+        entries.append(BaselineEntry(name=LT_TUNED, layout=problem.layout, algorithm=tuned))
+    others = (layout for layout in bench.op.baseline_layouts if layout != problem.layout)
+    return entries + [BaselineEntry(name=in_layout(TORCH, layout), layout=layout) for layout in others]
+
+
+def play(
+    bench: Bench,
+    problem: Problem,
+    finalists: Sequence[Finalist],
+    *,
+    tuned: str,
+    prefer: Sequence[KernelConfig],
+    record: Callable[[Measurement], None],
+) -> Outcome | Failure:
+    """Choose among the finalists in one contest, then measure the chosen one beside every baseline in
+    another: a winner's figures never come from the samples that made it win.
+
+    Ties go to the kernels in `prefer`, then to the earlier finalist. `record` is called with every
+    measurement as soon as its contest is over.
+    """
+    semifinal = contest(bench, problem, [bench.reference(problem)], finalists)
+    if isinstance(semifinal, Failure):
+        return semifinal
+    measured = _measurements(bench, problem, finalists, semifinal, first=1, record=record)
+    right = [f for f in finalists if f.config.key in measured and measured[f.config.key].verdict.passed]
+    if not right:
+        return Outcome(_no_winner(bench, problem, semifinal, measured), ())
+    winner = _winner(right, measured, prefer)
+    theirs = baselines(bench, problem, tuned)
+    final = contest(bench, problem, theirs, [winner])
+    if isinstance(final, Failure):
+        return final
+    again = _measurements(bench, problem, [winner], final, first=len(theirs), record=record)
+    results = tuple(baseline_result(entry, problem, final.entries[i]) for i, entry in enumerate(theirs))
+    passed = winner.config.key in again and again[winner.config.key].verdict.passed
+    why = "" if passed else "the chosen kernel gave a wrong answer in the final"
+    return Outcome(final_row(bench, problem, final, winner.config if passed else None, why), results)
+
+
+def final_row(
+    bench: Bench, problem: Problem, result: ContestResult, winner: Config | None, why: str
+) -> FinalRow:
+    """A contest's samples, with who won it."""
+    timed = [entry for entry in result.entries if isinstance(entry, Timed)]
+    return FinalRow(
+        problem=problem.key,
+        l2=bench.l2,
+        entrants=tuple(entry.name for entry in timed),
+        samples_us=tuple(entry.samples_us for entry in timed),
+        winner=winner,
+        why=why,
+        card=result.card,
+    )
+
+
+def contest(
+    bench: Bench, problem: Problem, theirs: Sequence[BaselineEntry], finalists: Sequence[Finalist]
+) -> ContestResult | Failure:
+    """A contest with the effort of a final; the first of `theirs` is the reference."""
+    spent = effort(bench.op, problem)
+    entries: list[Entry] = [*theirs, *(bench.kernel_entry(f.build, f.launch) for f in finalists)]
+    return bench.contest(
+        problem,
+        entries,
+        spent.rounds,
+        sample_us=SAMPLE_US,
+        steady_s=spent.steady_s,
+        check_after=True,
+        seed=bench.seed + FRESH_SEED,
+    )
+
+
+def _measurements(
+    bench: Bench,
+    problem: Problem,
+    finalists: Sequence[Finalist],
+    result: ContestResult,
+    *,
+    first: int,
+    record: Callable[[Measurement], None],
+) -> dict[str, Measurement]:
+    """By config key, and recorded; finalists stand in the contest from entry `first` on."""
+    found = {}
+    for index, f in enumerate(finalists):
+        one = bench.measurement(f.build.kernel, f.launch, problem, result, first + index)
+        if isinstance(one, Measurement):
+            record(one)
+            found[f.config.key] = one
+    return found
+
+
+def _no_winner(
+    bench: Bench, problem: Problem, result: ContestResult, measured: Mapping[str, Measurement]
+) -> FinalRow:
+    said = [e.failure.reason for e in result.entries if isinstance(e, Refused)]
+    said += [reason for m in measured.values() for reason in m.verdict.reasons]
+    timed = [entry for entry in result.entries[:1] if isinstance(entry, Timed)]
+    return FinalRow(
+        problem=problem.key,
+        l2=bench.l2,
+        entrants=tuple(entry.name for entry in timed),
+        samples_us=tuple(entry.samples_us for entry in timed),
+        winner=None,
+        why="no finalist gave a right answer: " + "; ".join(dict.fromkeys(said)),
+        card=result.card,
+    )
+
+
+def _winner(
+    right: Sequence[Finalist], measured: Mapping[str, Measurement], prefer: Sequence[KernelConfig]
+) -> Finalist:
+    preferred = {kernel.key for kernel in prefer}
+    order = sorted(right, key=lambda f: f.build.kernel.key not in preferred)
+    samples = {f.config.key: measured[f.config.key].samples_us for f in right}
+    wanted = [f.config.key for f in order if f.build.kernel.key in preferred]
+    key = statistics.pick(samples, wanted)
+    return next(f for f in right if f.config.key == key)
+
+
+def baseline_result(entry: BaselineEntry, problem: Problem, outcome: Timed | Refused) -> BaselineResult:
+    if isinstance(outcome, Refused):
+        return BaselineResult(
+            name=entry.name,
+            problem=problem.key,
+            layout=entry.layout,
+            samples_us=(),
+            workspace_bytes=0,
+            algorithm=entry.algorithm,
+            failure=outcome.failure,
+        )
+    # A baseline may legally reduce in its output's type, so it is held to the bound, not to the probe.
+    verdict = judge(outcome.evidence.model_copy(update={"exact_mismatches": 0}), False)
+    failure = None if verdict.passed else Failure(stage="verify", reason="; ".join(verdict.reasons))
+    return BaselineResult(
+        name=entry.name,
+        problem=problem.key,
+        layout=entry.layout,
+        samples_us=outcome.samples_us,
+        workspace_bytes=outcome.workspace_bytes,
+        algorithm=entry.algorithm,
+        evidence=outcome.evidence,
+        failure=failure,
+    )
+
+
+def tuned_result(tuned: TunedBaseline | Failure, problem: Problem) -> BaselineResult:
+    """cuBLASLt's tuning as a record: what was tried and what won, not measured beside anything yet."""
+    result = BaselineResult(
+        name=LT_TUNED, problem=problem.key, layout=problem.layout, samples_us=(), workspace_bytes=0
+    )
+    if isinstance(tuned, Failure):
+        return result.model_copy(update={"failure": tuned})
+    found = {
+        "workspace_bytes": tuned.workspace_bytes,
+        "algorithm": tuned.algorithm,
+        "tried": len(tuned.tried_us),
+        "tried_us": tuned.tried_us,
+        "rejected": tuned.rejected,
+    }
+    return result.model_copy(update=found)
+
+
+def as_tried(result: BaselineResult, before: BaselineResult) -> BaselineResult:
+    """`result` with what was tried to find its algorithm, which a contest alone does not know."""
+    kept = {name: getattr(before, name) for name in ("tried", "tried_us", "rejected")}
+    return result.model_copy(update=kept)

@@ -1,0 +1,77 @@
+"""`show`: what a study holds, from its records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cutlass_tuner import settings
+from cutlass_tuner.compare import BEST_CUBLASLT, BEST_LAYOUT, rows, summary
+from cutlass_tuner.ops import registry
+from cutlass_tuner.options import ShowOptions
+from cutlass_tuner.pipeline import setup
+from cutlass_tuner.records import Config
+from cutlass_tuner.report import tables
+from cutlass_tuner.results import BASELINES, Row
+from cutlass_tuner.study import Study
+
+FAILURES_SHOWN = 5
+
+
+def open_study(name: str, studies: Path) -> Study:
+    """A study to read: by name under `studies`, by path, or a shipped one. UserError where there is none."""
+    shipped = settings.data_dir("studies")
+    if not (studies / name).exists() and (shipped / name).exists():
+        return Study.load(shipped, name)
+    return Study.load(studies, name)
+
+
+def show(options: ShowOptions) -> str:
+    study = open_study(options.study, options.studies)
+    op = registry.op(study.header.op)
+    environment, counts = study.header.environment, study.summary()
+    head = [
+        f"study {study.name}: {op.name}, {len(study.problems)} shapes, L2 {study.header.l2}",
+        f"{environment.gpu}, driver {environment.driver}, CUDA {environment.cuda}, "
+        f"CUTLASS {environment.cutlass}, cuBLAS {environment.cublas}, torch {environment.torch}",
+        f"{counts.built} kernels built, {counts.build_failed} failed to build; "
+        f"{counts.measured} measurements, {counts.wrong} wrong, {counts.run_failed} failed, "
+        f"{counts.condemned} kernels condemned; {counts.elapsed_s:.0f} s, begun {study.header.created}",
+    ]
+    failed = list(study.ledger.failed.values())[:FAILURES_SHOWN]
+    reasons = [f"  not built: {e.proposal.kernel.key}: {e.failure.reason}" for e in failed]
+    return "\n".join([*head, *reasons, "", result_text(study, op)])
+
+
+def study_rows(study: Study, op: registry.Op) -> list[Row]:
+    """One row a problem, from the study's last finals."""
+    return rows(
+        study.ledger.finals.values(),
+        study.ledger.baselines.values(),
+        study.problems,
+        device=study.header.device,
+        flops=op.flops,
+        bytes_=op.bytes,
+    )
+
+
+def result_text(study: Study, op: registry.Op, style: tables.Style = "simple") -> str:
+    """The result table and the summaries of a study."""
+    return rows_text(study_rows(study, op), default_config(op, study.header.device.arch), style)
+
+
+def rows_text(table: Sequence[Row], default: Config | None, style: tables.Style = "simple") -> str:
+    """A comparison: its table, a summary against every baseline that was measured, and the control."""
+    against = [*BASELINES, BEST_CUBLASLT, BEST_LAYOUT]
+    summaries = [summary(table, baseline) for baseline in against]
+    lines = [tables.results(table, default, style, tables.terminal_width()), ""]
+    lines += tables.summary_lines(s for s in summaries if s.compared or s.baseline == against[0])
+    return "\n".join(filter(None, [*lines, tables.control_line(table)]))
+
+
+def default_config(op: registry.Op, arch: str) -> Config | None:
+    """The op's default kernel and launch, which tables show configs as differences from."""
+    if arch not in op.spaces:
+        return None
+    space = setup.Space.of(op.name, arch)
+    return Config(kernel=space.kernel(), launch=space.launch())

@@ -1,0 +1,136 @@
+"""The finals of one problem: one contest chooses, another measures; ties go to kernels already in use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cutlass_tuner.ops import registry
+from cutlass_tuner.pipeline import bench as benches
+from cutlass_tuner.pipeline import finals
+from cutlass_tuner.pipeline.bench import Bench
+from cutlass_tuner.records import Failure, KernelConfig, Measurement
+from cutlass_tuner.settings import settings
+from cutlass_tuner.space import Space
+from pipeline import tuner
+from pipeline.harness import ENTRANTS
+
+OP = registry.op("hgemm")
+SPACE = Space.of("hgemm", "sm_90a")
+DEVICE = OP.nominal_device("sm_90a")
+PROBLEM = OP.problem((512, 512, 512), None)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    monkeypatch.setattr(benches, "CHILD", tuner.CHILD)
+    monkeypatch.setenv("CUTLASS_TUNER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+    monkeypatch.setenv("CHILD_SPREAD", "0.002")  # kernels of one tile tie
+    settings.cache_clear()
+    with Bench(OP, "cold", 0, tmp_path / "log") as made:
+        yield made
+    settings.cache_clear()
+
+
+def kernel(tile_n: int, cluster_m: int = 1) -> KernelConfig:
+    return SPACE.effective(SPACE.kernel(tile_m=128, tile_n=tile_n, cluster_m=cluster_m), DEVICE)
+
+
+def finalists(*kernels: KernelConfig) -> list[finals.Finalist]:
+    found = []
+    for one in kernels:
+        (launch, *_) = SPACE.launches(one, PROBLEM, DEVICE)
+        (build,) = tuner.Builder().build([one])
+        assert not isinstance(build, Failure)
+        found.append(finals.Finalist(build, launch))
+    return found
+
+
+def play(
+    bench: Bench, entrants: list[finals.Finalist], prefer: list[KernelConfig]
+) -> tuple[finals.Outcome, list[Measurement]]:
+    recorded: list[Measurement] = []
+    outcome = finals.play(
+        bench,
+        PROBLEM,
+        entrants,
+        tuned="cd" * 64,
+        prefer=prefer,
+        record=recorded.append,
+    )
+    assert not isinstance(outcome, Failure), outcome
+    return outcome, recorded
+
+
+def asked(tmp_path: Path) -> list[dict]:  # type: ignore[type-arg]
+    requests = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
+    return [request for request in requests if request["request"] == "contest"]
+
+
+def test_the_winners_figures_are_not_from_the_contest_that_made_it_win(bench: Bench, tmp_path: Path) -> None:
+    slow, fast = kernel(256), kernel(64)
+    outcome, recorded = play(bench, finalists(slow, fast), [])
+    winner = outcome.row.winner
+    assert winner is not None and winner.kernel == fast
+
+    semifinal, final = asked(tmp_path)
+    assert [e["name"] for e in semifinal["entries"][:1]] == ["torch"] and len(semifinal["entries"]) == 3
+    assert [e["name"] for e in final["entries"]] == [*ENTRANTS, winner.key]
+    assert final["entries"][ENTRANTS.index("cublaslt-tuned")]["algorithm"] == "cd" * 64
+    assert all(r["rounds"] >= 31 and r["check_after"] and r["steady_s"] > 0 for r in (semifinal, final))
+
+    assert [m.kernel for m in recorded] == [slow, fast, fast]
+    chosen, measured = recorded[1:]
+    shown = outcome.row.samples_us[outcome.row.entrants.index(winner.key)]
+    assert shown == measured.samples_us != chosen.samples_us
+    assert [b.name for b in outcome.baselines] == [e["name"] for e in final["entries"][:-1]]
+
+
+def test_finalists_meet_inputs_that_the_search_never_saw(bench: Bench, tmp_path: Path) -> None:
+    (one,) = finalists(kernel(64))
+    bench.screen(one.build, PROBLEM, [one.launch], 0.0)
+    play(bench, [one], [])
+    searched, *finally_ = asked(tmp_path)
+    assert len(finally_) == 2
+    assert searched["seed"] not in {request["seed"] for request in finally_}
+
+
+def test_the_semifinal_is_recorded_before_the_final_is_asked_for(bench: Bench, tmp_path: Path) -> None:
+    contests: list[int] = []
+    finals.play(
+        bench,
+        PROBLEM,
+        finalists(kernel(64), kernel(128)),
+        tuned="",
+        prefer=[],
+        record=lambda _: contests.append(len(asked(tmp_path))),
+    )
+    assert contests == [1, 1, 2]
+
+
+@pytest.mark.parametrize("preferred", [0, 1])
+def test_a_tie_goes_to_the_kernel_another_shape_uses(preferred: int, bench: Bench, tmp_path: Path) -> None:
+    pair = [kernel(64, cluster_m=1), kernel(64, cluster_m=2)]
+    outcome, _ = play(bench, finalists(*pair), [pair[preferred]])
+    assert outcome.row.winner is not None
+    assert outcome.row.winner.kernel == pair[preferred]
+
+
+def test_preference_gives_no_real_difference_away(bench: Bench, tmp_path: Path) -> None:
+    slow, fast = kernel(256), kernel(64)
+    outcome, _ = play(bench, finalists(slow, fast), [slow])
+    assert outcome.row.winner is not None and outcome.row.winner.kernel == fast
+
+
+def test_without_an_algorithm_the_tuned_baseline_is_left_out(bench: Bench) -> None:
+    names = [entry.name for entry in finals.baselines(bench, PROBLEM, "")]
+    assert names == [name for name in ENTRANTS if name != "cublaslt-tuned"]
+
+
+def test_baselines_keep_the_problems_own_layout(bench: Bench) -> None:
+    entries = finals.baselines(bench, OP.problem((512, 512, 512), "tt"), "ab")
+    assert [entry.layout for entry in entries] == ["tt"] * 4 + ["tn", "nn", "nt"]
