@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -57,6 +57,12 @@ class Pool:
             finished.append(done)
             wait = 0
         return finished
+
+    def drain(self) -> Iterator[tuple[KernelConfig, Outcome]]:
+        """Every kernel submitted and not handed out yet, with its outcome, as the batches complete."""
+        while self.pending:
+            for kernels, outcomes in self.completed():
+                yield from zip(kernels, outcomes, strict=True)
 
     def close(self) -> None:
         """Kill the running compilers, drop what waits, and return when all is quiet."""

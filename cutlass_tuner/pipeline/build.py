@@ -37,18 +37,13 @@ def build(options: BuildOptions) -> str:
     with Pool(builder, options.toolchain.jobs or default_jobs()) as pool:
         for batch in batches([p.kernel for p in proposals], emitter, BATCH):
             pool.submit(batch)
-        while pool.pending:
-            for kernels, outcomes in pool.completed(timeout_s=None):
-                for kernel, outcome in zip(kernels, outcomes, strict=True):
-                    proposal = sources[kernel.key]
-                    if isinstance(outcome, Build):
-                        event: KernelBuilt | KernelFailed = KernelBuilt(
-                            proposal=proposal, build=outcome, at_s=0.0
-                        )
-                    else:
-                        event = KernelFailed(proposal=proposal, failure=outcome, at_s=0.0)
-                    events[kernel.key] = event
-                print(f"{len(events)} of {len(proposals)} kernels done", file=sys.stderr, flush=True)
+        for kernel, outcome in pool.drain():
+            proposal = sources[kernel.key]
+            if isinstance(outcome, Build):
+                events[kernel.key] = KernelBuilt(proposal=proposal, build=outcome, at_s=0.0)
+            else:
+                events[kernel.key] = KernelFailed(proposal=proposal, failure=outcome, at_s=0.0)
+            print(f"{len(events)} of {len(proposals)} kernels done", file=sys.stderr, flush=True)
     ordered = [events[p.kernel.key] for p in proposals]
     failed = sum(isinstance(event, KernelFailed) for event in ordered)
     default = space.effective(space.kernel(), device)

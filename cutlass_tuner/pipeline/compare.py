@@ -103,14 +103,10 @@ def _built(
     builder = setup.builder(found, arch, op, options.toolchain)
     kernels = list({config.kernel.key: config.kernel for config in winners.values()}.values())
     jobs = options.toolchain.jobs or default_jobs()
-    outcomes: dict[str, Build | Failure] = {}
     with Pool(builder, jobs) as pool:
         for batch in batches(kernels, setup.emitter(op), BATCH, workers=jobs):
             pool.submit(batch)
-        while pool.pending:
-            for built, results in pool.completed():
-                outcomes.update({k.key: r for k, r in zip(built, results, strict=True)})
-    return outcomes
+        return {kernel.key: outcome for kernel, outcome in pool.drain()}
 
 
 def _finalist(config: Config | None, builds: Mapping[str, Build | Failure]) -> finals.Finalist | None:

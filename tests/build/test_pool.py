@@ -30,6 +30,17 @@ def test_every_batch_comes_back_with_its_kernels(tmp_path: Path) -> None:
             assert isinstance(outcome, Build) == (asked.knobs["mode"] == "good")
 
 
+def test_drain_hands_out_every_kernel_once_and_then_ends(tmp_path: Path) -> None:
+    with Pool(builder(tmp_path), jobs=2) as pool:
+        batches = [[kernel(1), kernel(2, "bad")], [kernel(3)]]
+        for batch in batches:
+            pool.submit(batch)
+        got = list(pool.drain())
+        assert pool.pending == 0 and list(pool.drain()) == []
+    assert sorted(k.key for k, _ in got) == sorted(k.key for batch in batches for k in batch)
+    assert {k.key for k, outcome in got if isinstance(outcome, Build)} == {kernel(1).key, kernel(3).key}
+
+
 def test_asking_early_or_for_nothing_does_not_block(tmp_path: Path) -> None:
     with Pool(builder(tmp_path), jobs=1) as pool:
         assert pool.completed() == []
