@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from cutlass_library import library as lib
-from cutlass_library.gemm_operation import EmitGemmUniversal3xInstance, GemmOperation
-
+from cutlass_tuner.emit.package import EmitGemmUniversal3xInstance, GemmOperation
+from cutlass_tuner.emit.package import library as lib
 from cutlass_tuner.errors import UserError
 from cutlass_tuner.records import Contract, KernelConfig
 
