@@ -57,7 +57,8 @@ class Op:
     flops: Callable[[Problem], int]
     bytes: Callable[[Problem], int]
     """Every operand moved once."""
-    seeds: Callable[[Space, Sequence[Problem], DeviceFacts], list[Proposal]]
+    seeds: Callable[[Space, Candidates, FloatArray, Sequence[Problem], DeviceFacts], list[Proposal]]
+    """Kernels to build first, from the space, its candidates for the problems, and their prior."""
     prior: Callable[[Candidates, Sequence[Problem], DeviceFacts], FloatArray]
     """Estimated microseconds, candidates x problems."""
     smem: Callable[[KernelConfig], Smem | None]

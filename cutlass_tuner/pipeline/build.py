@@ -22,7 +22,9 @@ def build(options: BuildOptions) -> str:
     device = op.nominal_device(options.arch)
     if options.shapes is not None:
         problems = op.read_shapes(options.shapes)
-        proposals = op.seeds(space, problems, device)[:SEEDS]
+        candidates = space.candidates(problems, device)
+        estimate_us = op.prior(candidates, problems, device)
+        proposals = op.seeds(space, candidates, estimate_us, problems, device)[:SEEDS]
     else:
         kernel = space.effective(space.kernel(), device)
         proposals = [Proposal(kernel=kernel, source="default")]

@@ -180,8 +180,9 @@ class Deciding:
             study.append(BaselineMeasured(result=known, at_s=study.now_s()))
 
     def _tuned(self, problem: Problem) -> str:
-        """cuBLASLt's best algorithm in hex, "" where there is none: all offered ones timed right before
-        the finals, on a card as warm as it will be there, because the power state can change the order."""
+        """cuBLASLt's best algorithm in hex, "" where there is none. Unless the study knows it already, all
+        offered ones are timed right before the finals, on a card as warm as it will be there: the power
+        state can change their order."""
         known = self._study.ledger.baselines.get((problem.key, LT_TUNED))
         if known is None or known.failure is not None:
             known = finals.tuned_result(self._bench.tune_baseline(problem), problem)

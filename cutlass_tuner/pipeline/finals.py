@@ -175,16 +175,9 @@ def _no_winner(
 ) -> FinalRow:
     said = [e.failure.reason for e in result.entries if isinstance(e, Refused)]
     said += [reason for m in measured.values() for reason in m.verdict.reasons]
-    timed = [entry for entry in result.entries[:1] if isinstance(entry, Timed)]
-    return FinalRow(
-        problem=problem.key,
-        l2=bench.l2,
-        entrants=tuple(entry.name for entry in timed),
-        samples_us=tuple(entry.samples_us for entry in timed),
-        winner=None,
-        why="no finalist gave a right answer: " + "; ".join(dict.fromkeys(said)),
-        card=result.card,
-    )
+    why = "no finalist gave a right answer: " + "; ".join(dict.fromkeys(said))
+    reference = result.model_copy(update={"entries": result.entries[:1]})
+    return final_row(bench, problem, reference, None, why)
 
 
 def _winner(

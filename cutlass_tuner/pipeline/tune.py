@@ -167,6 +167,7 @@ class Tune:
                     self._screen(ready, serves)
 
     def _search(self) -> Search:
+        estimate_us = self.op.prior(self.candidates, self.problems, self.device)
         search = Search(
             self.candidates,
             self.space.kernel_knobs(),
@@ -174,10 +175,11 @@ class Tune:
             setup.emitter(self.op).batch_key,
             sampler=self.options.sampler,
             seed=self.options.seed,
-            estimate_us=self.op.prior(self.candidates, self.problems, self.device),
+            estimate_us=estimate_us,
         )
         search.restore(self.study.events())
-        search.enqueue(self.op.seeds(self.space, self.problems, self.device)[:SEEDS])
+        seeds = self.op.seeds(self.space, self.candidates, estimate_us, self.problems, self.device)
+        search.enqueue(seeds[:SEEDS])
         return search
 
     # --- search

@@ -59,14 +59,20 @@ def prior(candidates: Candidates, problems: Sequence[Problem], device: DeviceFac
     return np.stack(columns, axis=1) if columns else np.zeros((len(candidates), 0))
 
 
-def seeds(space: Space, problems: Sequence[Problem], device: DeviceFacts) -> list[Proposal]:
+def seeds(
+    space: Space,
+    table: Candidates,
+    estimate_us: FloatArray,
+    problems: Sequence[Problem],
+    device: DeviceFacts,
+) -> list[Proposal]:
     """Legal effective kernels worth building first, each once; the first N cover the problems well.
 
-    A kernel's place is decided greedily: the next one is that which lowers the estimated sum of
-    count * log(time) most. Raises UserError when the space has no kernel for the problems.
+    `table` holds the space's candidates for the problems and `estimate_us` their `prior`. A kernel's
+    place is decided greedily: the next one is that which lowers the estimated sum of count * log(time)
+    most.
     """
-    table = space.candidates(problems, device, FAMILY)
-    estimates = np.where(table.serves, prior(table, problems, device), np.inf)
+    estimates = np.where(table.serves, estimate_us, np.inf)
     pool: dict[str, Proposal] = {}
     times: dict[str, FloatArray] = {}
 

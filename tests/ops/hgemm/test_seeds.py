@@ -18,6 +18,11 @@ from .conftest import problem
 HGEMM = op("hgemm")
 
 
+def seeded(space: Space, problems: list[Problem], device: DeviceFacts) -> list[Proposal]:
+    table = space.candidates(problems, device)
+    return HGEMM.seeds(space, table, HGEMM.prior(table, problems, device), problems, device)
+
+
 @pytest.fixture(scope="module")
 def problems() -> list[Problem]:
     return HGEMM.read_shapes(data_dir("spaces") / "shapes" / "hgemm-24.csv")
@@ -25,7 +30,7 @@ def problems() -> list[Problem]:
 
 @pytest.fixture(scope="module")
 def found(space: Space, device: DeviceFacts, problems: list[Problem]) -> list[Proposal]:
-    return HGEMM.seeds(space, problems, device)
+    return seeded(space, problems, device)
 
 
 def test_the_default_comes_first_and_all_sources_appear(
@@ -69,7 +74,7 @@ def test_counts_are_weights(space: Space, device: DeviceFacts) -> None:
             small.model_copy(update={"count": count_small}),
             large.model_copy(update={"count": count_large}),
         ]
-        return HGEMM.seeds(space, weighed, device)[1]
+        return seeded(space, weighed, device)[1]
 
     assert second(1000, 1).kernel.knobs["swap_ab"] is True
     assert second(1, 1000).kernel.knobs["swap_ab"] is False
@@ -77,7 +82,7 @@ def test_counts_are_weights(space: Space, device: DeviceFacts) -> None:
 
 def test_each_layout_gets_its_own_default_and_textbook(space: Space, device: DeviceFacts) -> None:
     both = [problem(1024, 1024, 1024), problem(1024, 1024, 1024, layout="tt")]
-    found = HGEMM.seeds(space, both, device)
+    found = seeded(space, both, device)
     defaults = [proposal.kernel.knobs["layout"] for proposal in found if proposal.source == "default"]
     assert sorted(map(str, defaults)) == ["tn", "tt"]
     for layout in ("tn", "tt"):
@@ -87,7 +92,7 @@ def test_each_layout_gets_its_own_default_and_textbook(space: Space, device: Dev
 
 def test_a_narrowed_space_is_respected(space: Space, device: DeviceFacts) -> None:
     held = space.restrict({"schedule": "pingpong", "tile_n": (64, 128)})
-    found = HGEMM.seeds(held, [problem(2048, 2048, 2048)], device)
+    found = seeded(held, [problem(2048, 2048, 2048)], device)
     assert found
     for proposal in found:
         assert proposal.kernel.knobs["schedule"] == "pingpong"
