@@ -274,9 +274,9 @@ class Measurement(Record):
 class BaselineResult(Record):
     """A baseline's own figures on one problem, as measured in a contest.
 
-    `algorithm` is cuBLASLt's opaque algorithm in hex; `tried` how many were timed, in the order in
-    which the heuristic ranked them, with `tried_us` their times, `rejected` how many more were offered but
-    refused to run or were wrong; `workspace_bytes` what it was given.
+    `algorithm` is cuBLASLt's opaque algorithm in hex; `tried` how many were timed, the heuristic's choices
+    first in its order, with `tried_us` their times, `rejected` how many more were tried but refused to
+    run or were wrong; `workspace_bytes` what it was given.
     """
 
     name: str

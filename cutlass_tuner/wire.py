@@ -101,7 +101,7 @@ class TuneBaseline(Record):
     problem: Problem
     tolerance: Tolerance
     l2: L2Mode
-    limit: int = 100
+    limit: int
     workspace_bytes: int = 32 << 20
     sample_us: float = 200.0
     seed: int = 0
@@ -143,7 +143,8 @@ class ContestResult(Record):
 
 
 class TunedBaseline(Record):
-    """`tried_us[i]` is the time of the i-th algorithm in the heuristic's order; `algorithm` wins."""
+    """`tried_us[i]` is the time of the i-th algorithm that was right, the heuristic's choices first in its
+    order; `algorithm` wins, in hex."""
 
     reply: Literal["tuned_baseline"] = "tuned_baseline"
     algorithm: str

@@ -86,14 +86,7 @@ class BaselineEntrant:
         if not entry.name.startswith("torch"):
             self.workspace_bytes = LT_WORKSPACE_BYTES
             self._lt = cublaslt.LtMatmul(gemm.problem, entry.layout, LT_WORKSPACE_BYTES)
-            self._algorithm = bytes.fromhex(entry.algorithm) or self._first_choice(self._lt)
-
-    @staticmethod
-    def _first_choice(matmul: cublaslt.LtMatmul) -> bytes:
-        found = matmul.algorithms(1)
-        if not found:
-            raise cublaslt.NoAlgorithm("cuBLASLt's heuristic offers no algorithm")
-        return found[0]
+            self._algorithm = bytes.fromhex(entry.algorithm) or self._lt.first_choice()
 
     def bind(self, sets: Sequence[Operands], alpha: float) -> list[Enqueue]:
         if self._lt is None:

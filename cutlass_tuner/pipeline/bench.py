@@ -121,8 +121,8 @@ class Bench:
             return reply
         return Failure(stage="worker", reason=f"a {reply.reply} answer to a contest")
 
-    def tune_baseline(self, problem: Problem, limit: int = 100) -> TunedBaseline | Failure:
-        """cuBLASLt's best algorithm for this problem, all offered ones timed."""
+    def tune_baseline(self, problem: Problem, limit: int) -> TunedBaseline | Failure:
+        """The best of up to `limit` of cuBLASLt's algorithms for this problem, each timed."""
         request = TuneBaseline(
             workload=self.op.workload,
             problem=problem,

@@ -120,7 +120,7 @@ def _finalist(config: Config | None, builds: Mapping[str, Build | Failure]) -> f
 def _measure(
     bench: Bench, problem: Problem, ours: finals.Finalist | None, results: list[BaselineResult]
 ) -> FinalRow | Failure:
-    tuned = finals.tuned_result(bench.tune_baseline(problem), problem)
+    tuned = finals.tune_cublaslt(bench, problem)
     theirs = finals.baselines(bench, problem, tuned.algorithm)
     result = finals.contest(bench, problem, theirs, [ours] if ours is not None else [])
     if isinstance(result, Failure):

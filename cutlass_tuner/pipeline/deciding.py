@@ -23,13 +23,15 @@ from cutlass_tuner.records import (
 from cutlass_tuner.results import LT_TUNED
 from cutlass_tuner.study import Study
 
-BASE_S = 2.0
+BASE_S = 3.0
 """Seconds a problem's finals take beside the launches themselves: inputs, references, tuning cuBLASLt."""
 OTHERS = 9
 """Entrants of the two contests beside the finalists: the semifinal's reference, the winner, and in the
 final torch twice, cuBLASLt twice and torch in three other layouts."""
 CHECKS = 8
 """Launches of an entrant beside its rounds, in samples."""
+TRIALS = 3
+"""Launches of one of cuBLASLt's algorithms when it is tuned, in samples."""
 ATTEMPTS = 3
 """How often the finals of a problem are played, each time without the configs that failed in the last."""
 
@@ -58,7 +60,7 @@ class Deciding:
         for problem in self._study.problems:
             spent = finals.effort(self._bench.op, problem)
             us = max(finals.expected_us(self._bench.op, problem), finals.SAMPLE_US)
-            samples = (spent.finalists + OTHERS) * (spent.rounds + CHECKS)
+            samples = (spent.finalists + OTHERS) * (spent.rounds + CHECKS) + TRIALS * spent.algorithms
             total += BASE_S + 2 * spent.steady_s + samples * us / 1e6
         return total
 
@@ -185,6 +187,6 @@ class Deciding:
         state can change their order."""
         known = self._study.ledger.baselines.get((problem.key, LT_TUNED))
         if known is None or known.failure is not None:
-            known = finals.tuned_result(self._bench.tune_baseline(problem), problem)
+            known = finals.tune_cublaslt(self._bench, problem)
             self._study.append(BaselineMeasured(result=known, at_s=self._study.now_s()))
         return known.algorithm

@@ -21,7 +21,7 @@ from cutlass_tuner.records import (
 )
 from cutlass_tuner.results import CONTROL, LT, LT_TUNED, TORCH, in_layout
 from cutlass_tuner.verify.judge import judge
-from cutlass_tuner.wire import BaselineEntry, ContestResult, Entry, Refused, Timed, TunedBaseline
+from cutlass_tuner.wire import BaselineEntry, ContestResult, Entry, Refused, Timed
 
 SAMPLE_US = 400.0
 FRESH_SEED = 7919
@@ -33,16 +33,17 @@ LARGE_US = 2000.0
 
 @dataclass(frozen=True)
 class Effort:
-    """What a final costs: rounds, seconds of load before them, and how many of screening's best meet in
-    the semifinal (screening is noisy by a few per cent)."""
+    """What a final costs: rounds, seconds of load before them, how many of screening's best meet in the
+    semifinal (screening is noisy by a few per cent), and how many of cuBLASLt's algorithms are timed."""
 
     rounds: int
     steady_s: float
     finalists: int
+    algorithms: int
 
 
-USUAL = Effort(rounds=31, steady_s=0.3, finalists=8)
-LARGE = Effort(rounds=13, steady_s=1.0, finalists=5)
+USUAL = Effort(rounds=31, steady_s=0.3, finalists=8, algorithms=100)
+LARGE = Effort(rounds=13, steady_s=1.0, finalists=5, algorithms=40)
 
 
 def expected_us(op: Op, problem: Problem) -> float:
@@ -217,8 +218,9 @@ def baseline_result(entry: BaselineEntry, problem: Problem, outcome: Timed | Ref
     )
 
 
-def tuned_result(tuned: TunedBaseline | Failure, problem: Problem) -> BaselineResult:
-    """cuBLASLt's tuning as a record: what was tried and what won, not measured beside anything yet."""
+def tune_cublaslt(bench: Bench, problem: Problem) -> BaselineResult:
+    """cuBLASLt's best algorithm: what was tried and what won, not measured beside anything yet."""
+    tuned = bench.tune_baseline(problem, effort(bench.op, problem).algorithms)
     result = BaselineResult(
         name=LT_TUNED, problem=problem.key, layout=problem.layout, samples_us=(), workspace_bytes=0
     )

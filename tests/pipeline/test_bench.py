@@ -128,7 +128,7 @@ def test_a_contest_with_a_child_that_cannot_start_fails(made: Made, monkeypatch:
     bench = made()
     failed = bench.contest(PROBLEM, [bench.reference(PROBLEM)], 3)
     assert isinstance(failed, Failure) and failed.stage == "worker"
-    assert isinstance(bench.tune_baseline(PROBLEM), Failure)
+    assert isinstance(bench.tune_baseline(PROBLEM, 100), Failure)
 
 
 @pytest.mark.parametrize(

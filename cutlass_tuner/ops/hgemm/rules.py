@@ -14,6 +14,8 @@ from cutlass_tuner.ops.rule import Rule, kernel_rule, launch_rule, problem_rule
 from cutlass_tuner.records import DeviceFacts, Problem
 
 MAX_CLUSTER_CTAS = 8
+HALF_BYTES = 2
+TMA_SMEM_ALIGNMENT = 128
 CLEAN_ACCUMULATORS = 208
 """ptxas of CUDA 13.0: up to 208 without a spill in all three schedules, 224 spills and serialises WGMMA."""
 
@@ -30,6 +32,12 @@ def cta_grid(c: Columns, problem: Problem) -> tuple[IntArray, IntArray]:
     return ceil_div(m, c["tile_m"]), ceil_div(n, c["tile_n"])
 
 
+def _b_along_k(c: Columns) -> BoolArray:
+    """Is the kernel's B k-contiguous? An n-contiguous one (tt, not swapped) has another swizzle atom."""
+    along_k: BoolArray = ~c.is_("layout", "tt") | (c["swap_ab"] == 1)
+    return along_k
+
+
 @kernel_rule
 def tile_m_step(c: Columns, device: DeviceFacts) -> BoolArray:
     broken: BoolArray = c["tile_m"] % 64 != 0
@@ -39,8 +47,8 @@ def tile_m_step(c: Columns, device: DeviceFacts) -> BoolArray:
 @kernel_rule
 def tile_n_step(c: Columns, device: DeviceFacts) -> BoolArray:
     n = c["tile_n"]
-    broken: BoolArray = ((n % 16 != 0) & (n != 8)) | (n > 256)
-    return broken
+    odd: BoolArray = (n % 8 != 0) | (_b_along_k(c) & (n % 16 != 0) & (n != 8))
+    return odd | (n > 256)
 
 
 @kernel_rule
@@ -57,11 +65,9 @@ def cooperative_tile_m(c: Columns, device: DeviceFacts) -> BoolArray:
 
 @kernel_rule
 def narrow_tile_stages(c: Columns, device: DeviceFacts) -> BoolArray:
-    # Only where B is k-contiguous: an n-contiguous B (tt, not swapped) has another swizzle atom.
-    k_major: BoolArray = ~c.is_("layout", "tt") | (c["swap_ab"] == 1)
     odd: BoolArray = c["stages"] % 2 != 0
     narrow: BoolArray = (c["tile_n"] == 8) & (c["tile_k"] <= 64)
-    return k_major & odd & narrow
+    return _b_along_k(c) & odd & narrow
 
 
 @kernel_rule
@@ -81,6 +87,14 @@ def cluster_extent(c: Columns, device: DeviceFacts) -> BoolArray:
     broken: BoolArray = np.zeros(1, dtype=np.bool_)
     for extent in (c["cluster_m"], c["cluster_n"]):
         broken = broken | (extent < 1) | ((extent & (extent - 1)) != 0)
+    return broken
+
+
+@kernel_rule
+def multicast_slice(c: Columns, device: DeviceFacts) -> BoolArray:
+    # A's slice is never that small: tile_m is at least 64.
+    slice_bytes = c["tile_n"] * c["tile_k"] * HALF_BYTES // np.maximum(c["cluster_m"], 1)
+    broken: BoolArray = slice_bytes < TMA_SMEM_ALIGNMENT
     return broken
 
 
@@ -176,6 +190,7 @@ RULES: dict[str, Rule] = {
         two_stages,
         smem_capacity,
         cluster_extent,
+        multicast_slice,
         cluster_size,
         plain_scheduler,
         pingpong_scheduler,

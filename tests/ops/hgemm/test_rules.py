@@ -46,7 +46,9 @@ N8: Knobs = {"tile_n": 8, "stages": 3}
 CASES = [
     Case("tile_m_step", {"schedule": "pingpong", "tile_m": 96}, {"schedule": "pingpong", "tile_m": 64}),
     Case("tile_n_step", {"tile_n": 24}, {"tile_n": 32}, also_says="24"),
-    Case("tile_n_step", {"tile_n": 88}, {"tile_n": 80}),
+    Case("tile_n_step", {"tile_n": 88}, {"tile_n": 88, "layout": "tt"}),
+    Case("tile_n_step", {"tile_n": 24, "layout": "tt", "swap_ab": True}, {"tile_n": 24, "layout": "tt"}),
+    Case("tile_n_step", {"tile_n": 12, "layout": "tt"}, {"tile_n": 8, "layout": "tt"}),
     Case("tile_n_step", {"tile_n": 272, "tile_k": 32}, {"tile_n": 256, "tile_k": 32}),
     Case("tile_k_step", {"tile_k": 40}, {"tile_k": 48}),
     Case("cooperative_tile_m", {"tile_m": 64}, {"tile_m": 64, "schedule": "pingpong"}),
@@ -60,6 +62,16 @@ CASES = [
     Case("smem_capacity", {"stages": 7}, {"stages": 6}, also_says="232448"),
     Case("cluster_extent", {"cluster_m": 3}, {"cluster_m": 2}),
     Case("cluster_extent", {"cluster_n": 0}, {"cluster_n": 1}),
+    Case(
+        "multicast_slice",
+        {"tile_n": 8, "tile_k": 32, "cluster_m": 8},
+        {"tile_n": 8, "tile_k": 32, "cluster_m": 4},
+    ),
+    Case(
+        "multicast_slice",
+        {"tile_n": 8, "tile_k": 32, "cluster_m": 8, "epilogue": "nosmem"},
+        {"tile_n": 8, "tile_k": 32, "cluster_n": 8},
+    ),
     Case("cluster_size", {"cluster_m": 8, "cluster_n": 2}, {"cluster_m": 4, "cluster_n": 2}, also_says="16"),
     Case("plain_scheduler", {"schedule": "plain", "scheduler": "streamk"}, {"schedule": "plain"}),
     Case("pingpong_scheduler", {"schedule": "pingpong", "scheduler": "streamk"}, {"scheduler": "streamk"}),
