@@ -236,13 +236,6 @@ def test_a_kernel_stays_if_it_serves_any_problem(space: Space, device: DeviceFac
     assert not table.serves.all(axis=1).any()
 
 
-def test_features_separate_all_rows(table: Candidates) -> None:
-    features = table.features
-    assert features.dtype == np.float32 and len(features) == len(table)
-    assert np.isfinite(features).all()
-    assert len(np.unique(features, axis=0)) == len(table)
-
-
 def test_no_kernel_for_a_layout_says_so(space: Space, device: DeviceFacts) -> None:
     held = space.restrict({"layout": "tt"})
     said = _said(held.candidates, [HGEMM.problem((512, 512, 512), "tn")], device)

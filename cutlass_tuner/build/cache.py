@@ -144,16 +144,13 @@ class Cache:
                 sizes[status.st_dev, status.st_ino] = status.st_blocks * 512
         return sum(sizes.values())
 
-    def prune(
-        self, *, older_than_s: float | None = None, max_bytes: int | None = None, everything: bool = False
-    ) -> Pruned:
-        """Remove entries: those unused for `older_than_s`, then the longest unused until the cache takes
-        at most `max_bytes`, or all of them. Also what killed processes left in tmp/ over a day ago, and the
-        lock files of what is not there."""
+    def prune(self, *, older_than_s: float | None = None, everything: bool = False) -> Pruned:
+        """Remove entries: those unused for `older_than_s`, or all of them. Also what killed processes left
+        in tmp/ over a day ago, and the lock files of what is not there."""
         before, now, removed = self.bytes(), time.time(), 0
         for listed in self.entries():
             old = older_than_s is not None and now - listed.used > older_than_s
-            if everything or old or (max_bytes is not None and self.bytes() > max_bytes):
+            if everything or old:
                 self._discard(self._folder(listed.key))
                 removed += 1
         for leftover in (self.root / "tmp").glob("*"):

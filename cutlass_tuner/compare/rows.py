@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from cutlass_tuner.compare.floors import floor_us, roofline_us
-from cutlass_tuner.records import BaselineResult, DeviceFacts, FinalRow, Problem
+from cutlass_tuner.events import BaselineResult, FinalRow
+from cutlass_tuner.records import (
+    DeviceFacts,
+    Problem,
+)
 from cutlass_tuner.results import BASELINES, CONTROL, TORCH, Outcome, Row, in_layout
 from cutlass_tuner.statistics import Paired, below_floor, median_us, paired, verdict
 

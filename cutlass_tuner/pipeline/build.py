@@ -7,11 +7,12 @@ import sys
 from cutlass_tuner.build.batches import batches
 from cutlass_tuner.build.pool import Pool, default_jobs
 from cutlass_tuner.errors import UserError
+from cutlass_tuner.events import KernelBuilt, KernelFailed
 from cutlass_tuner.ops import registry
 from cutlass_tuner.options import BuildOptions
 from cutlass_tuner.pipeline import setup
 from cutlass_tuner.pipeline.tune import BATCH, SEEDS
-from cutlass_tuner.records import Build, KernelBuilt, KernelFailed, Proposal
+from cutlass_tuner.records import Build, Proposal
 from cutlass_tuner.report import tables
 
 
@@ -45,9 +46,11 @@ def build(options: BuildOptions) -> str:
                 events[kernel.key] = KernelBuilt(proposal=proposal, build=outcome, at_s=0.0)
             else:
                 events[kernel.key] = KernelFailed(proposal=proposal, failure=outcome, at_s=0.0)
-            print(f"{len(events)} of {len(proposals)} kernels done", file=sys.stderr, flush=True)
+            done = f"{len(events)} of {tables.counted(len(proposals), 'kernel')} done"
+            print(done, file=sys.stderr, flush=True)
     ordered = [events[p.kernel.key] for p in proposals]
     failed = sum(isinstance(event, KernelFailed) for event in ordered)
     default = space.effective(space.kernel(), device)
-    head = f"{len(ordered) - failed} kernels in the cache at {setup.cache().root}, {failed} failed"
+    built = tables.counted(len(ordered) - failed, "kernel")
+    head = f"{built} in the cache at {setup.cache().root}, {failed} failed"
     return f"{tables.builds(ordered, default)}\n\n{head}"

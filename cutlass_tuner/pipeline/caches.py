@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from cutlass_tuner.pipeline import setup
+from cutlass_tuner.report.tables import counted
 
 MEBIBYTE = 1 << 20
 DAY_S = 86400.0
@@ -20,7 +21,8 @@ def cache_show() -> str:
     oldest = (time.time() - entries[0].used) / DAY_S
     return (
         f"{cache.root}\n"
-        f"{len(entries) - failed} kernels, {failed} recorded failures, {cache.bytes() / MEBIBYTE:.1f} MiB\n"
+        f"{counted(len(entries) - failed, 'kernel')}, {counted(failed, 'recorded failure')}, "
+        f"{cache.bytes() / MEBIBYTE:.1f} MiB\n"
         f"longest unused: {oldest:.1f} days"
     )
 

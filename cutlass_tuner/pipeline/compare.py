@@ -9,6 +9,7 @@ from cutlass_tuner.build.batches import batches
 from cutlass_tuner.build.pool import Pool, default_jobs
 from cutlass_tuner.compare import rows
 from cutlass_tuner.errors import UserError
+from cutlass_tuner.events import BaselineMeasured, BaselineResult, FinalRow, Finished
 from cutlass_tuner.ops import registry
 from cutlass_tuner.options import CompareOptions
 from cutlass_tuner.pipeline import finals, setup
@@ -16,13 +17,9 @@ from cutlass_tuner.pipeline.bench import Bench
 from cutlass_tuner.pipeline.show import default_config, open_study, rows_text
 from cutlass_tuner.pipeline.tune import BATCH
 from cutlass_tuner.records import (
-    BaselineMeasured,
-    BaselineResult,
     Build,
     Config,
     Failure,
-    FinalRow,
-    Finished,
     Problem,
 )
 from cutlass_tuner.report import tables

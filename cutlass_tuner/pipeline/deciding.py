@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from cutlass_tuner.build.builder import Builder
+from cutlass_tuner.events import BaselineMeasured, BaselineResult, FinalRow, Finished, Measured
 from cutlass_tuner.pipeline import finals
 from cutlass_tuner.pipeline.bench import Bench
 from cutlass_tuner.records import (
-    BaselineMeasured,
-    BaselineResult,
     Build,
     Failure,
-    FinalRow,
-    Finished,
     KernelConfig,
-    Measured,
     Measurement,
     Problem,
-    RunFailed,
 )
 from cutlass_tuner.results import LT_TUNED
 from cutlass_tuner.study import Study
@@ -132,14 +127,7 @@ class Deciding:
             alone = finals.contest(self._bench, problem, reference, [f])
             if isinstance(alone, Failure) and alone.stage == "worker":
                 guilty.add(f.build.kernel.key)
-                failed = RunFailed(
-                    kernel=f.build.kernel,
-                    launch=f.launch,
-                    problem=problem.key,
-                    failure=alone,
-                    at_s=self._study.now_s(),
-                )
-                self._study.append(failed)
+                self._study.run_failed(f.build.kernel, f.launch, problem, alone)
         return guilty
 
     def _finalists(self, problem: Problem, wrong: Collection[str]) -> list[finals.Finalist]:

@@ -14,6 +14,7 @@ from cutlass_tuner.options import ExportOptions
 from cutlass_tuner.pipeline import setup
 from cutlass_tuner.pipeline.show import open_study, study_rows
 from cutlass_tuner.records import Config, KernelConfig, Measurement
+from cutlass_tuner.report.tables import counted
 from cutlass_tuner.results import LT_TUNED, TORCH, Row
 from cutlass_tuner.statistics import Paired
 from cutlass_tuner.study import Study
@@ -173,6 +174,7 @@ def _said(exported: header.Exported) -> str:
     files = "\n".join(f"  {path}" for path in exported.files)
     loss = f", {exported.loss:.1%} slower than with all" if exported.loss > 0 else ""
     return (
-        f"{exported.shapes} shapes, {len(exported.kernels_used)} kernels{loss}\n{files}\n"
+        f"{counted(exported.shapes, 'shape')}, {counted(len(exported.kernels_used), 'kernel')}"
+        f"{loss}\n{files}\n"
         f"compile with (CUTLASS = a checkout of the version the header names):\n  {exported.nvcc_line}"
     )

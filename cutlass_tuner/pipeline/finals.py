@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cutlass_tuner import statistics
+from cutlass_tuner.events import BaselineResult, FinalRow
 from cutlass_tuner.ops.registry import Op
 from cutlass_tuner.pipeline.bench import Bench
 from cutlass_tuner.records import (
-    BaselineResult,
     Build,
     Config,
     Failure,
-    FinalRow,
     KernelConfig,
     LaunchConfig,
     Measurement,

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from cutlass_tuner.events import Measured
 from cutlass_tuner.pipeline.bench import Bench
-from cutlass_tuner.records import Build, Failure, LaunchConfig, Measured, Measurement, Problem, RunFailed
+from cutlass_tuner.records import Build, Failure, LaunchConfig, Measurement, Problem
 from cutlass_tuner.refine import launches as inner
 from cutlass_tuner.space import Space
 from cutlass_tuner.study import Study, log_ratio
@@ -99,14 +100,7 @@ class Screening:
             self.measured += 1
             if isinstance(outcome, Failure):
                 last = outcome
-                failed = RunFailed(
-                    kernel=build.kernel,
-                    launch=launch,
-                    problem=problem.key,
-                    failure=outcome,
-                    at_s=self.study.now_s(),
-                )
-                self.study.append(failed)
+                self.study.run_failed(build.kernel, launch, problem, outcome)
                 continue
             self.study.append(Measured(measurement=outcome, at_s=self.study.now_s()))
             value = self._offer(outcome)

@@ -12,6 +12,7 @@ from cutlass_tuner.options import ShowOptions
 from cutlass_tuner.pipeline import setup
 from cutlass_tuner.records import Config
 from cutlass_tuner.report import tables
+from cutlass_tuner.report.tables import counted
 from cutlass_tuner.results import BASELINES, Row
 from cutlass_tuner.study import Study
 
@@ -31,12 +32,13 @@ def show(options: ShowOptions) -> str:
     op = registry.op(study.header.op)
     environment, counts = study.header.environment, study.summary()
     head = [
-        f"study {study.name}: {op.name}, {len(study.problems)} shapes, L2 {study.header.l2}",
+        f"study {study.name}: {op.name}, {counted(len(study.problems), 'shape')}, L2 {study.header.l2}",
         f"{environment.gpu}, driver {environment.driver}, CUDA {environment.cuda}, "
         f"CUTLASS {environment.cutlass}, cuBLAS {environment.cublas}, torch {environment.torch}",
-        f"{counts.built} kernels built, {counts.build_failed} failed to build; "
-        f"{counts.measured} measurements, {counts.wrong} wrong, {counts.run_failed} failed, "
-        f"{counts.condemned} kernels condemned; {counts.elapsed_s:.0f} s, begun {study.header.created}",
+        f"{counted(counts.built, 'kernel')} built, {counts.build_failed} failed to build; "
+        f"{counted(counts.measured, 'measurement')}, {counts.wrong} wrong, {counts.run_failed} failed, "
+        f"{counted(counts.condemned, 'kernel')} condemned; {counts.elapsed_s:.0f} s, "
+        f"begun {study.header.created}",
     ]
     failed = list(study.ledger.failed.values())[:FAILURES_SHOWN]
     reasons = [f"  not built: {e.proposal.kernel.key}: {e.failure.reason}" for e in failed]

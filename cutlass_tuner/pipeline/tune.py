@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from cutlass_tuner.build.builder import Builder
 from cutlass_tuner.build.pool import Pool, default_jobs
+from cutlass_tuner.events import KernelBuilt, KernelFailed, KernelTold, StudyHeader
 from cutlass_tuner.ops import registry
 from cutlass_tuner.options import TuneOptions
 from cutlass_tuner.pipeline import setup
@@ -16,20 +17,11 @@ from cutlass_tuner.pipeline.bench import Bench
 from cutlass_tuner.pipeline.deciding import Deciding
 from cutlass_tuner.pipeline.screening import Screening
 from cutlass_tuner.pipeline.show import result_text
-from cutlass_tuner.records import (
-    Build,
-    Failure,
-    KernelBuilt,
-    KernelConfig,
-    KernelFailed,
-    KernelTold,
-    Problem,
-    Proposal,
-    StudyHeader,
-)
+from cutlass_tuner.records import Build, Failure, KernelConfig, Problem, Proposal
 from cutlass_tuner.refine.budget import Budget
 from cutlass_tuner.refine.search import Search
 from cutlass_tuner.report.progress import Progress
+from cutlass_tuner.report.tables import counted
 from cutlass_tuner.space import Candidates
 from cutlass_tuner.study import Study, default_name
 
@@ -116,7 +108,7 @@ class Tune:
     # --- the story
 
     def whole(self) -> None:
-        with Progress(f"tune {self.op.name}, {len(self.problems)} shapes") as progress:
+        with Progress(f"tune {self.op.name}, {counted(len(self.problems), 'shape')}") as progress:
             self.progress = progress
             for note in self.study.notes:
                 progress.note(note)

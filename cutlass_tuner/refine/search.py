@@ -15,16 +15,8 @@ import optuna
 from numpy.typing import NDArray
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
-from cutlass_tuner.records import (
-    Event,
-    Failure,
-    KernelBuilt,
-    KernelConfig,
-    KernelFailed,
-    KernelTold,
-    Problem,
-    Proposal,
-)
+from cutlass_tuner.events import Event, KernelBuilt, KernelFailed, KernelTold
+from cutlass_tuner.records import Failure, KernelConfig, Problem, Proposal
 from cutlass_tuner.refine import masked
 from cutlass_tuner.refine.batch import BatchSampler
 from cutlass_tuner.refine.history import LOG_RATIO
@@ -71,11 +63,6 @@ class Search:
         if name == "portfolio":
             return PortfolioSampler(self.pool, list(self._counts.values()), estimate_us, seed)
         return {"tpe": masked.tpe, "gp": masked.gp, "random": masked.random}[name](self.pool, seed)
-
-    @property
-    def exhausted(self) -> bool:
-        """Has every candidate been proposed?"""
-        return not self.pool.fresh.any()
 
     @property
     def pending(self) -> list[KernelConfig]:

@@ -17,6 +17,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
+from cutlass_tuner.report.tables import counted
+
 PLAIN_EVERY_S = 30.0
 REFRESH_PER_S = 4
 
@@ -109,14 +111,13 @@ class Progress:
         """What is shown: title, then most important first; what is unknown yet is left out."""
         with self._lock:
             now = self._clock()
-            kernels = f"{self._built:,} kernel{'' if self._built == 1 else 's'}" + (
-                f" ({self._failed} failed)" if self._failed else ""
-            )
+            kernels = counted(self._built, "kernel") + (f" ({self._failed} failed)" if self._failed else "")
             clock = f"{_clock(now - self._started)} elapsed"
             if self._ends is not None:
                 clock = f"{_clock(max(0.0, self._ends - now))} left"
             mean = "" if self._geomean is None else f"mean {self._geomean:.3f}x (screening)"
-            counts = [_count(self._rounds, "round"), _count(self._measurements, "measurement")]
+            numbers = ((self._rounds, "round"), (self._measurements, "measurement"))
+            counts = [counted(number, noun) for number, noun in numbers if number]
             return [part for part in (self.title, clock, mean, kernels, *counts, self._activity) if part]
 
 
@@ -140,10 +141,6 @@ def wrap(parts: list[str], width: int, between: str = " · ") -> list[str]:
         else:
             lines.append(part)
     return lines
-
-
-def _count(value: int, noun: str) -> str:
-    return f"{value:,} {noun}{'' if value == 1 else 's'}" if value else ""
 
 
 def _clock(seconds: float) -> str:

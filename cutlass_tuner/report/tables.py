@@ -10,7 +10,8 @@ from typing import Literal, Protocol
 
 from tabulate import tabulate
 
-from cutlass_tuner.records import Build, Config, Failure, KernelBuilt, KernelConfig, KernelFailed, Scalar
+from cutlass_tuner.events import KernelBuilt, KernelFailed
+from cutlass_tuner.records import Build, Config, Failure, KernelConfig, Scalar
 from cutlass_tuner.results import BASELINES, HEADLINE, Row, Summary
 from cutlass_tuner.statistics import Paired, verdict
 
@@ -25,6 +26,11 @@ VERDICTS = {
     "missing": "none",
     "impossible": "IMPOSSIBLE",
 }
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 kernel", "2 kernels"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 class BrokenRule(Protocol):

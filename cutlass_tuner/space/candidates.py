@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from cutlass_tuner.errors import UserError
-from cutlass_tuner.ops.columns import BoolArray, Columns, FloatArray
+from cutlass_tuner.ops.columns import BoolArray, Columns
 from cutlass_tuner.ops.family import Family
 from cutlass_tuner.records import DeviceFacts, KernelConfig, Problem, Scalar
 from cutlass_tuner.space import grid
@@ -61,17 +60,6 @@ class Candidates:
             match &= self.columns[name] == self.columns.alphabets[name].encode(value)
         rows = np.flatnonzero(match)
         return int(rows[0]) if len(rows) else None
-
-    @cached_property
-    def features(self) -> npt.NDArray[np.float32]:
-        """Effective knobs as coordinates: log2 of numbers, one column; one-hot columns for the rest."""
-        parts: list[FloatArray] = []
-        for name, array in self.columns.arrays.items():
-            if self.columns.alphabets[name].boolean or (array < 1).any():
-                parts += [(array == value).astype(np.float64) for value in np.unique(array)]
-            else:
-                parts.append(np.log2(array))
-        return np.stack(parts, axis=1).astype(np.float32)
 
     @cached_property
     def _decoded(self) -> dict[str, list[Scalar]]:

@@ -7,23 +7,25 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from cutlass_tuner.records import (
+from cutlass_tuner.events import (
     BaselineMeasured,
     BaselineResult,
-    Build,
     Event,
     FinalRow,
     Finished,
     KernelBuilt,
-    KernelConfig,
     KernelFailed,
     KernelTold,
-    LaunchConfig,
     Measured,
+    RunFailed,
+)
+from cutlass_tuner.records import (
+    Build,
+    KernelConfig,
+    LaunchConfig,
     Measurement,
     Proposal,
     Record,
-    RunFailed,
 )
 
 CONDEMNED_AFTER = 2

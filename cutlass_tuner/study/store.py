@@ -19,7 +19,8 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from cutlass_tuner.errors import UserError
-from cutlass_tuner.records import Event, Measurement, Problem, StudyHeader
+from cutlass_tuner.events import Event, RunFailed, StudyHeader
+from cutlass_tuner.records import Failure, KernelConfig, LaunchConfig, Measurement, Problem
 from cutlass_tuner.study.journal import GZIPPED, Journal, Lock, expand, lines, replace
 from cutlass_tuner.study.ledger import Best, Ledger, StudySummary
 
@@ -127,6 +128,14 @@ class Study:
         folder = find(root, study)
         header, problems = _read(folder)
         return cls(folder, header, problems)
+
+    def run_failed(
+        self, kernel: KernelConfig, launch: LaunchConfig, problem: Problem, failure: Failure
+    ) -> None:
+        """Store that a launch gave no measurement."""
+        self.append(
+            RunFailed(kernel=kernel, launch=launch, problem=problem.key, failure=failure, at_s=self.now_s())
+        )
 
     def append(self, event: Event) -> None:
         """Store an event durably, then count it. Thread-safe. UserError when the disk is full."""

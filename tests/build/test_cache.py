@@ -89,15 +89,6 @@ def test_pruning_by_age_keeps_what_was_used(cache: Cache, tmp_path: Path) -> Non
     assert [listed.key for listed in cache.entries()] == [OTHER]
 
 
-def test_pruning_to_a_size_removes_the_longest_unused(cache: Cache, tmp_path: Path) -> None:
-    keys = [f"{number:02x}" + "0" * 30 for number in range(4)]
-    for age, key in enumerate(keys):
-        cache.publish(key, files(tmp_path, cubin=key * 4000), {})
-        os.utime(cache.root / key[:2] / key / "manifest.json", (age, age))
-    cache.prune(max_bytes=cache.bytes() // 2 + 4096)
-    assert [listed.key for listed in cache.entries()] == keys[2:]
-
-
 def test_pruning_everything_spares_a_running_build(cache: Cache, tmp_path: Path) -> None:
     cache.publish(KEY, files(tmp_path, cubin="x"), {})
     running, left = cache.scratch(), cache.scratch()

@@ -7,14 +7,13 @@ import math
 import pytest
 
 from cutlass_tuner.compare import BEST_LAYOUT, rows, summary
+from cutlass_tuner.events import BaselineResult, FinalRow
 from cutlass_tuner.records import (
-    BaselineResult,
     CardState,
     Config,
     Contract,
     DeviceFacts,
     Failure,
-    FinalRow,
     KernelConfig,
     LaunchConfig,
     Problem,

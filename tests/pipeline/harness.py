@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cutlass_tuner.records import Event, Finished, KernelBuilt, KernelFailed, Measured, Measurement
+from cutlass_tuner.events import Event, Finished, KernelBuilt, KernelFailed, Measured
+from cutlass_tuner.records import Measurement
 from cutlass_tuner.results import CONTROL, LT, LT_TUNED, TORCH, in_layout
 from cutlass_tuner.study import Study
 

@@ -185,5 +185,5 @@ def test_build_fills_the_cache_with_what_a_tune_would_start_from(own: Workplace)
 
 
 def test_build_without_shapes_builds_the_default(own: Workplace) -> None:
-    assert "1 kernels in the cache" in printed(own, "build --op hgemm")
+    assert "1 kernel in the cache" in printed(own, "build --op hgemm")
     assert len(own.lines("built")) == 1

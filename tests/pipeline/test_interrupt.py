@@ -10,7 +10,7 @@ from time import sleep
 
 import pytest
 
-from cutlass_tuner.records import KernelBuilt
+from cutlass_tuner.events import KernelBuilt
 from pipeline.harness import Workplace, alive, repeated, rows, until
 
 INSTANTS = 5

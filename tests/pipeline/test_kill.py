@@ -9,7 +9,7 @@ from time import sleep
 
 import pytest
 
-from cutlass_tuner.records import KernelBuilt, Measured
+from cutlass_tuner.events import KernelBuilt, Measured
 from pipeline.child import stage
 from pipeline.harness import Workplace, alive, repeated, rows, until
 

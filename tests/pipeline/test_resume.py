@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cutlass_tuner.records import KernelBuilt, KernelTold, Measured
+from cutlass_tuner.events import KernelBuilt, KernelTold, Measured
 from cutlass_tuner.study import Study
 from pipeline.harness import KEYS, SHAPES, Workplace, repeated, rows, screened
 

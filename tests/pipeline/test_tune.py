@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from cutlass_tuner.records import (
+from cutlass_tuner.events import (
     BaselineMeasured,
     Event,
     KernelBuilt,
-    KernelConfig,
     KernelFailed,
     KernelTold,
     Measured,
     RunFailed,
 )
+from cutlass_tuner.records import KernelConfig
 from cutlass_tuner.results import LT, LT_TUNED, TORCH
 from pipeline.child import ALGORITHM, GIVEN_BYTES, TRIED_US
 from pipeline.harness import ENTRANTS, HERE, KEYS, Done, Server, Workplace, rows, screened

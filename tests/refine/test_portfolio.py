@@ -9,7 +9,8 @@ import numpy as np
 import optuna
 import pytest
 
-from cutlass_tuner.records import Failure, KernelTold
+from cutlass_tuner.events import KernelTold
+from cutlass_tuner.records import Failure
 from cutlass_tuner.refine.pool import Pool
 from cutlass_tuner.refine.portfolio import PortfolioSampler, improvement
 from cutlass_tuner.refine.search import SamplerName, Search

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import pytest
 
+from cutlass_tuner.events import KernelBuilt, KernelFailed
 from cutlass_tuner.records import (
     Build,
     Config,
     Contract,
     Failure,
-    KernelBuilt,
     KernelConfig,
-    KernelFailed,
     LaunchConfig,
     Problem,
     Proposal,

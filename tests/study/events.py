@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cutlass_tuner.events import KernelBuilt, KernelFailed, KernelTold, Measured, RunFailed, StudyHeader
 from cutlass_tuner.records import (
     Build,
     Contract,
@@ -9,18 +10,12 @@ from cutlass_tuner.records import (
     Environment,
     Evidence,
     Failure,
-    KernelBuilt,
     KernelConfig,
-    KernelFailed,
-    KernelTold,
     LaunchConfig,
-    Measured,
     Measurement,
     Problem,
     Proposal,
     Readback,
-    RunFailed,
-    StudyHeader,
     Verdict,
 )
 

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from cutlass_tuner.records import KernelBuilt, Measured
+from cutlass_tuner.events import KernelBuilt, Measured
 from cutlass_tuner.study import Study
 from study.events import P1, header
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from cutlass_tuner.records import Event
+from cutlass_tuner.events import Event
 from cutlass_tuner.study import Ledger, log_ratio
 from study.events import P1, P2, P3, build_failed, built, kernel, launch, measured, run_failed, told
 
