@@ -50,7 +50,8 @@ class BaselineResult(Record):
 class FinalRow(Record):
     """The finals on one problem: every entrant's samples from the same interleaved rounds.
 
-    `entrants[i]` is a config's key or a baseline's name; `samples_us[i][j]` its round j.
+    `entrants[i]` is a config's key or a baseline's name; `samples_us[i][j]` its round j. The rounds are
+    those of one contest after the other; `contests` counts them, () where there was one contest.
     `winner` is None where no kernel of ours was right or none could be measured, with `why`.
     """
 
@@ -58,6 +59,7 @@ class FinalRow(Record):
     l2: L2Mode
     entrants: tuple[str, ...]
     samples_us: tuple[tuple[float, ...], ...]
+    contests: tuple[int, ...] = ()
     winner: Config | None
     why: str
     card: CardState | None = None

@@ -1,8 +1,10 @@
 """Which of two samples is faster: pure statistics of paired timings.
 
 Round i times every entrant within milliseconds, so power state, clock and temperature are common
-to a round and cancel in the round's ratio. All inference is on the logarithms of those ratios;
-means of microseconds from different rounds are never compared.
+to a round and mostly cancel in the round's ratio. All inference is on the logarithms of those
+ratios; means of microseconds from different rounds are never compared. Ratios of one contest
+agree better than contests do (other operands, addresses and power states), so that what is
+published spans several (`across`).
 
 The effect is the median log ratio; its interval is the exact order-statistic (sign-test) interval
 of a median (W. J. Conover, Practical Nonparametric Statistics). Chosen over a bootstrap
@@ -17,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import accumulate
 from typing import Literal
 
 import numpy as np
@@ -36,8 +39,9 @@ CONFIDENCE = 0.95
 class Paired(Record):
     """Ours against a reference over `n` paired rounds: `ratio` is reference/ours, above 1 = faster.
 
-    `low` and `high` bound the ratio with at least 95 % confidence; both are None where there are
-    too few rounds (under 6) for any such interval, and then nothing is proven either way.
+    `low` and `high` bound the ratio with at least 95 % confidence, in every contest it comes from; both
+    are None where there are too few rounds (under 6) for any such interval, and then nothing is
+    proven either way.
     """
 
     ratio: float
@@ -86,6 +90,34 @@ def paired(samples: Sequence[float], reference: Sequence[float]) -> Paired | Non
     if rank == 0:
         return Paired(ratio=middle, low=None, high=None, n=n)
     return Paired(ratio=middle, low=float(ratios[rank - 1]), high=float(ratios[n - rank]), n=n)
+
+
+def across(
+    samples: Sequence[float], reference: Sequence[float], contests: Sequence[int] = ()
+) -> Paired | None:
+    """Compare two samples of several contests in a row; `contests` counts the rounds of each, () = one.
+
+    The ratio is the median of the contests' ratios. The interval reaches from the least to the greatest
+    bound of theirs, so that nothing is proven where contests disagree. Raises ValueError where the
+    rounds do not add up.
+    """
+    if len(contests) < 2:
+        return paired(samples, reference)
+    if not len(samples) == len(reference) == sum(contests):
+        raise ValueError(
+            f"{len(samples)} and {len(reference)} samples in contests of {list(contests)} rounds"
+        )
+    ends = list(accumulate(contests))
+    spans = [slice(end - rounds, end) for end, rounds in zip(ends, contests, strict=True)]
+    pairs = [pair for span in spans if (pair := paired(samples[span], reference[span]))]
+    lows, highs = [p.low for p in pairs if p.low], [p.high for p in pairs if p.high]
+    bounded = len(lows) == len(highs) == len(contests)
+    return Paired(
+        ratio=math.exp(float(np.median([math.log(pair.ratio) for pair in pairs]))),
+        low=min(lows) if bounded else None,
+        high=max(highs) if bounded else None,
+        n=len(samples),
+    )
 
 
 def verdict(pair: Paired | None, tie: float = TIE) -> Literal["faster", "slower", "tie"]:

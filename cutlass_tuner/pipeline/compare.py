@@ -119,24 +119,24 @@ def _measure(
 ) -> FinalRow | Failure:
     tuned = finals.tune_cublaslt(bench, problem)
     theirs = finals.baselines(bench, problem, tuned.algorithm)
-    result = finals.contest(bench, problem, theirs, [ours] if ours is not None else [])
-    if isinstance(result, Failure):
-        return result
-    for index, entry in enumerate(theirs):
-        measured = finals.baseline_result(entry, problem, result.entries[index])
-        results.append(finals.as_tried(measured, tuned) if entry.name == LT_TUNED else measured)
-    return finals.final_row(bench, problem, result, *_judged(bench, problem, ours, result))
+    final = finals.final_contests(bench, problem, theirs, [ours] if ours is not None else [])
+    if isinstance(final, Failure):
+        return final
+    for measured in finals.baseline_results(theirs, problem, final):
+        results.append(finals.as_tried(measured, tuned) if measured.name == LT_TUNED else measured)
+    return finals.final_row(bench, problem, final, *_judged(bench, problem, ours, final))
 
 
 def _judged(
-    bench: Bench, problem: Problem, ours: finals.Finalist | None, result: ContestResult
+    bench: Bench, problem: Problem, ours: finals.Finalist | None, final: Sequence[ContestResult]
 ) -> tuple[Config | None, str]:
-    """Our config, the contest's last entry, where it was right today as well; else why it is not shown."""
+    """Our config, the last entry of every contest, where it was right in all; else why it is not shown."""
     if ours is None:
         return None, ""
-    one = bench.measurement(ours.build.kernel, ours.launch, problem, result, len(result.entries) - 1)
-    if isinstance(one, Failure):
-        return None, f"the study's kernel failed: {one.reason}"
-    if not one.verdict.passed:
-        return None, f"the study's kernel gave a wrong answer: {'; '.join(one.verdict.reasons)}"
+    for result in final:
+        one = bench.measurement(ours.build.kernel, ours.launch, problem, result, len(result.entries) - 1)
+        if isinstance(one, Failure):
+            return None, f"the study's kernel failed: {one.reason}"
+        if not one.verdict.passed:
+            return None, f"the study's kernel gave a wrong answer: {'; '.join(one.verdict.reasons)}"
     return ours.config, ""

@@ -18,11 +18,10 @@ from cutlass_tuner.records import (
 from cutlass_tuner.results import LT_TUNED
 from cutlass_tuner.study import Study
 
-BASE_S = 3.0
-"""Seconds a problem's finals take beside the launches themselves: inputs, references, tuning cuBLASLt."""
-OTHERS = 9
-"""Entrants of the two contests beside the finalists: the semifinal's reference, the winner, and in the
-final torch twice, cuBLASLt twice and torch in three other layouts."""
+BASE_S, CONTEST_S = 1.0, 0.6
+"""Seconds that tuning cuBLASLt, and that every contest, takes beside launches: inputs and references."""
+ENTRANTS = 8
+"""Of a final: the winner, torch twice, cuBLASLt twice and torch in three other layouts."""
 CHECKS = 8
 """Launches of an entrant beside its rounds, in samples."""
 TRIALS = 3
@@ -55,8 +54,10 @@ class Deciding:
         for problem in self._study.problems:
             spent = finals.effort(self._bench.op, problem)
             us = max(finals.expected_us(self._bench.op, problem), finals.SAMPLE_US)
-            samples = (spent.finalists + OTHERS) * (spent.rounds + CHECKS) + TRIALS * spent.algorithms
-            total += BASE_S + 2 * spent.steady_s + samples * us / 1e6
+            samples = (spent.finalists + 1) * (spent.rounds + CHECKS) + TRIALS * spent.algorithms
+            samples += sum(ENTRANTS * (rounds + CHECKS) for rounds in spent.final_rounds)
+            contests = 1 + len(spent.final_rounds)
+            total += BASE_S + contests * (CONTEST_S + spent.steady_s) + samples * us / 1e6
         return total
 
     def ready(self, kernel: KernelConfig) -> Build | Failure:
@@ -99,7 +100,7 @@ class Deciding:
                 self._bench,
                 problem,
                 finalists,
-                tuned=self._tuned(problem),
+                tuned=lambda: self._tuned(problem),
                 prefer=used,
                 record=record,
             )
@@ -170,9 +171,7 @@ class Deciding:
             study.append(BaselineMeasured(result=known, at_s=study.now_s()))
 
     def _tuned(self, problem: Problem) -> str:
-        """cuBLASLt's best algorithm in hex, "" where there is none. Unless the study knows it already, all
-        offered ones are timed right before the finals, on a card as warm as it will be there: the power
-        state can change their order."""
+        """cuBLASLt's best algorithm in hex, "" where there is none: the study's, or it is found now."""
         known = self._study.ledger.baselines.get((problem.key, LT_TUNED))
         if known is None or known.failure is not None:
             known = finals.tune_cublaslt(self._bench, problem)

@@ -32,17 +32,19 @@ LARGE_US = 2000.0
 
 @dataclass(frozen=True)
 class Effort:
-    """What a final costs: rounds, seconds of load before them, how many of screening's best meet in the
-    semifinal (screening is noisy by a few per cent), and how many of cuBLASLt's algorithms are timed."""
+    """What finals cost: rounds of the semifinal and of each contest of the final, seconds of load before a
+    contest, how many of screening's best meet in the semifinal (screening is noisy by a few per cent),
+    and how many of cuBLASLt's algorithms are timed."""
 
     rounds: int
+    final_rounds: tuple[int, ...]
     steady_s: float
     finalists: int
     algorithms: int
 
 
-USUAL = Effort(rounds=31, steady_s=0.3, finalists=8, algorithms=100)
-LARGE = Effort(rounds=13, steady_s=1.0, finalists=5, algorithms=40)
+USUAL = Effort(rounds=31, final_rounds=(13, 13, 13), steady_s=0.3, finalists=8, algorithms=100)
+LARGE = Effort(rounds=9, final_rounds=(7, 7, 7), steady_s=1.0, finalists=5, algorithms=40)
 
 
 def expected_us(op: Op, problem: Problem) -> float:
@@ -89,15 +91,16 @@ def play(
     problem: Problem,
     finalists: Sequence[Finalist],
     *,
-    tuned: str,
+    tuned: Callable[[], str],
     prefer: Sequence[KernelConfig],
     record: Callable[[Measurement], None],
 ) -> Outcome | Failure:
     """Choose among the finalists in one contest, then measure the chosen one beside every baseline in
-    another: a winner's figures never come from the samples that made it win.
+    others: a winner's figures never come from the samples that made it win.
 
-    Ties go to the kernels in `prefer`, then to the earlier finalist. `record` is called with every
-    measurement as soon as its contest is over.
+    Ties go to the kernels in `prefer`, then to the earlier finalist. `tuned` is asked for cuBLASLt's best
+    algorithm in between, when the card is as warm as in the final: the power state can change their
+    order. `record` is called with every measurement as soon as its contests are over.
     """
     semifinal = contest(bench, problem, [bench.reference(problem)], finalists)
     if isinstance(semifinal, Failure):
@@ -107,47 +110,80 @@ def play(
     if not right:
         return Outcome(_no_winner(bench, problem, semifinal, measured), ())
     winner = _winner(right, measured, prefer)
-    theirs = baselines(bench, problem, tuned)
-    final = contest(bench, problem, theirs, [winner])
+    theirs = baselines(bench, problem, tuned())
+    verdicts: list[bool] = []
+
+    def judged(result: ContestResult) -> None:
+        again = _measurements(bench, problem, [winner], result, first=len(theirs), record=record)
+        verdicts.append(winner.config.key in again and again[winner.config.key].verdict.passed)
+
+    final = final_contests(bench, problem, theirs, [winner], judged)
     if isinstance(final, Failure):
         return final
-    again = _measurements(bench, problem, [winner], final, first=len(theirs), record=record)
-    results = tuple(baseline_result(entry, problem, final.entries[i]) for i, entry in enumerate(theirs))
-    passed = winner.config.key in again and again[winner.config.key].verdict.passed
+    passed = all(verdicts)
     why = "" if passed else "the chosen kernel gave a wrong answer in the final"
-    return Outcome(final_row(bench, problem, final, winner.config if passed else None, why), results)
+    row = final_row(bench, problem, final, winner.config if passed else None, why)
+    return Outcome(row, baseline_results(theirs, problem, final))
 
 
 def final_row(
-    bench: Bench, problem: Problem, result: ContestResult, winner: Config | None, why: str
+    bench: Bench, problem: Problem, results: Sequence[ContestResult], winner: Config | None, why: str
 ) -> FinalRow:
-    """A contest's samples, with who won it."""
-    timed = [entry for entry in result.entries if isinstance(entry, Timed)]
+    """The samples of all contests, with who won them. Who was refused in one of them is left out."""
+    timed = [{e.name: e.samples_us for e in result.entries if isinstance(e, Timed)} for result in results]
+    entrants = [name for name in timed[0] if all(name in each for each in timed)]
     return FinalRow(
         problem=problem.key,
         l2=bench.l2,
-        entrants=tuple(entry.name for entry in timed),
-        samples_us=tuple(entry.samples_us for entry in timed),
+        entrants=tuple(entrants),
+        samples_us=tuple(tuple(us for each in timed for us in each[name]) for name in entrants),
+        contests=tuple(len(each[entrants[0]]) for each in timed) if entrants else (),
         winner=winner,
         why=why,
-        card=result.card,
+        card=results[-1].card,
     )
 
 
+def final_contests(
+    bench: Bench,
+    problem: Problem,
+    theirs: Sequence[BaselineEntry],
+    finalists: Sequence[Finalist],
+    seen: Callable[[ContestResult], None] = lambda _: None,
+) -> list[ContestResult] | Failure:
+    """Several contests of the same entrants, each with fresh operands at other addresses: they differ by
+    more than the rounds of one do. `seen` is called after each. A Failure where one of them failed."""
+    results = []
+    for number, rounds in enumerate(effort(bench.op, problem).final_rounds):
+        result = contest(bench, problem, theirs, finalists, rounds=rounds, seed=FRESH_SEED + 1 + number)
+        if isinstance(result, Failure):
+            return result
+        seen(result)
+        results.append(result)
+    return results
+
+
 def contest(
-    bench: Bench, problem: Problem, theirs: Sequence[BaselineEntry], finalists: Sequence[Finalist]
+    bench: Bench,
+    problem: Problem,
+    theirs: Sequence[BaselineEntry],
+    finalists: Sequence[Finalist],
+    *,
+    rounds: int | None = None,
+    seed: int = FRESH_SEED,
 ) -> ContestResult | Failure:
-    """A contest with the effort of a final; the first of `theirs` is the reference."""
+    """A contest with the effort of a semifinal; the first of `theirs` is the reference. `seed` is added
+    to the search's."""
     spent = effort(bench.op, problem)
     entries: list[Entry] = [*theirs, *(bench.kernel_entry(f.build, f.launch) for f in finalists)]
     return bench.contest(
         problem,
         entries,
-        spent.rounds,
+        rounds or spent.rounds,
         sample_us=SAMPLE_US,
         steady_s=spent.steady_s,
         check_after=True,
-        seed=bench.seed + FRESH_SEED,
+        seed=bench.seed + seed,
     )
 
 
@@ -177,7 +213,7 @@ def _no_winner(
     said += [reason for m in measured.values() for reason in m.verdict.reasons]
     why = "no finalist gave a right answer: " + "; ".join(dict.fromkeys(said))
     reference = result.model_copy(update={"entries": result.entries[:1]})
-    return final_row(bench, problem, reference, None, why)
+    return final_row(bench, problem, [reference], None, why)
 
 
 def _winner(
@@ -191,29 +227,35 @@ def _winner(
     return next(f for f in right if f.config.key == key)
 
 
-def baseline_result(entry: BaselineEntry, problem: Problem, outcome: Timed | Refused) -> BaselineResult:
-    if isinstance(outcome, Refused):
-        return BaselineResult(
-            name=entry.name,
-            problem=problem.key,
-            layout=entry.layout,
-            samples_us=(),
-            workspace_bytes=0,
-            algorithm=entry.algorithm,
-            failure=outcome.failure,
-        )
-    # A baseline may legally reduce in its output's type, so it is held to the bound, not to the probe.
-    verdict = judge(outcome.evidence.model_copy(update={"exact_mismatches": 0}), False)
-    failure = None if verdict.passed else Failure(stage="verify", reason="; ".join(verdict.reasons))
+def baseline_results(
+    entries: Sequence[BaselineEntry], problem: Problem, results: Sequence[ContestResult]
+) -> tuple[BaselineResult, ...]:
+    """What the contests say of each baseline; `entries` are the first of every contest."""
+    return tuple(
+        _baseline_result(entry, problem, [result.entries[index] for result in results])
+        for index, entry in enumerate(entries)
+    )
+
+
+def _baseline_result(
+    entry: BaselineEntry, problem: Problem, outcomes: Sequence[Timed | Refused]
+) -> BaselineResult:
+    timed = [outcome for outcome in outcomes if isinstance(outcome, Timed)]
+    failures = [outcome.failure for outcome in outcomes if isinstance(outcome, Refused)]
+    for outcome in timed:
+        # A baseline may legally reduce in its output's type, so it is held to the bound, not to the probe.
+        verdict = judge(outcome.evidence.model_copy(update={"exact_mismatches": 0}), False)
+        if not verdict.passed:
+            failures.append(Failure(stage="verify", reason="; ".join(verdict.reasons)))
     return BaselineResult(
         name=entry.name,
         problem=problem.key,
         layout=entry.layout,
-        samples_us=outcome.samples_us,
-        workspace_bytes=outcome.workspace_bytes,
+        samples_us=tuple(us for outcome in timed for us in outcome.samples_us),
+        workspace_bytes=timed[-1].workspace_bytes if timed else 0,
         algorithm=entry.algorithm,
-        evidence=outcome.evidence,
-        failure=failure,
+        evidence=timed[-1].evidence if timed else None,
+        failure=failures[0] if failures else None,
     )
 
 

@@ -237,3 +237,23 @@ def test_best_layout_and_other_baselines_have_summaries_of_their_own() -> None:
     assert summary(made, BEST_LAYOUT).losses == 1
     assert summary(made, LT_TUNED).geomean == pytest.approx(1.1)
     assert summary(made, LT).missing == (p.label,)
+
+
+def test_a_final_of_several_contests_is_compared_contest_by_contest() -> None:
+    """All rounds together would call it faster; one of four contests says slower, and so it is a tie."""
+    p = problem(1024)
+    theirs = [samples(9.7), *[samples(10.3)] * 3]
+    one = final(p, 10.0, torch=10.0)
+    several = one.model_copy(
+        update={
+            "samples_us": tuple(
+                tuple(us for part in (theirs if name == TORCH else [samples(10.0)] * 4) for us in part)
+                for name in one.entrants
+            ),
+            "contests": (ROUNDS,) * 4,
+        }
+    )
+    [together] = table([several.model_copy(update={"contests": ()})], [p])
+    [apart] = table([several], [p])
+    assert together.outcomes[TORCH] == "faster"
+    assert apart.outcomes[TORCH] == "tie" and apart.ratios[TORCH].ratio == pytest.approx(1.03)

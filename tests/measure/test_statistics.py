@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from cutlass_tuner.statistics import (
     TIE,
     Paired,
+    across,
     below_floor,
     faster,
     median_us,
@@ -42,6 +43,46 @@ def order_effect(rounds: int, size: float, first: bool) -> Floats:
 
 def rate(trial: Callable[[np.random.Generator], str | None], outcome: str, trials: int = 1000) -> float:
     return sum(trial(np.random.default_rng(seed)) == outcome for seed in range(trials)) / trials
+
+
+# --- several contests
+
+
+def test_the_ratio_of_several_contests_is_the_median_of_theirs() -> None:
+    reference = [1.1] * 7 + [1.2] * 9 + [1.6] * 7
+    pair = across([1.0] * 23, reference, (7, 9, 7))
+    assert pair is not None and pair.ratio == pytest.approx(1.2)
+    assert (pair.low, pair.high, pair.n) == (pytest.approx(1.1), pytest.approx(1.6), 23)
+
+
+def test_nothing_is_proven_where_contests_disagree() -> None:
+    """Each alone is certain, and so would all rounds together be."""
+    reference = [0.97] * 9 + [1.03] * 30
+    ours = [1.0] * 39
+    together, apart = paired(ours, reference), across(ours, reference, (9, 15, 15))
+    assert together is not None and verdict(together) == "faster"
+    assert apart is not None and apart.ratio == pytest.approx(1.03) and verdict(apart) == "tie"
+
+
+def test_contests_that_agree_prove_it() -> None:
+    reference = [1.02] * 13 + [1.03] * 13 + [1.04] * 13
+    assert verdict(across([1.0] * 39, reference, (13, 13, 13))) == "faster"
+
+
+def test_one_contest_is_a_pairing() -> None:
+    ours, reference = [1.0, 1.1, 1.2] * 4, [1.3, 1.1, 1.4] * 4
+    assert across(ours, reference) == across(ours, reference, (12,)) == paired(ours, reference)
+
+
+def test_a_contest_too_short_for_an_interval_leaves_none() -> None:
+    pair = across([1.0] * 18, [1.1] * 18, (13, 5))
+    assert pair is not None and (pair.low, pair.high) == (None, None) and verdict(pair) == "tie"
+
+
+@pytest.mark.parametrize("contests", [(13, 13), (13, 13, 14)])
+def test_rounds_that_do_not_add_up_are_refused(contests: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="39"):
+        across([1.0] * 39, [1.0] * 39, contests)
 
 
 # --- the interval

@@ -25,6 +25,8 @@ SCREEN_ROUNDS = 3
 """Contests of more rounds are finals."""
 
 SHAPES = "m,n,k\n512,512,512\n1024,4096,1024\n16,4096,4096\n"
+CONTESTS = 3
+"""Of a final."""
 ENTRANTS = [TORCH, CONTROL, LT, LT_TUNED, *(in_layout(TORCH, layout) for layout in ("tt", "nn", "nt"))]
 """Whom a kernel of layout tn meets in the final, in order: all in the problem's layout but the last three."""
 KEYS = ["hgemm:tn:512x512x512x1", "hgemm:tn:1024x4096x1024x1", "hgemm:tn:16x4096x4096x1"]
@@ -167,8 +169,9 @@ class Workplace:
         return self.folder / "studies" / "s" / "events.jsonl"
 
     def lines(self, log: str) -> list[str]:
+        """Whole lines: the last one may be half written yet."""
         path = self.folder / f".{log}"
-        return path.read_text().splitlines() if path.exists() else []
+        return path.read_text().split("\n")[:-1] if path.exists() else []
 
     def asked(self, kind: str = "contest") -> list[dict[str, Any]]:
         """Requests of a kind, as they came."""

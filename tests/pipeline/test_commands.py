@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cutlass_tuner.records import Config
-from pipeline.harness import ENTRANTS, KEYS, Server, Workplace, rows
+from pipeline.harness import CONTESTS, ENTRANTS, KEYS, Server, Workplace, rows
 
 RUN = "run --op hgemm --shape 512x512x512"
 
@@ -100,7 +100,7 @@ def test_compare_measures_the_baselines_alone(tuned: Workplace) -> None:
         "16x4096x4096",
     ]
     entries = [[e["name"] for e in request["entries"]] for request in tuned.asked()[before:]]
-    assert entries == [ENTRANTS] * 3
+    assert entries == [ENTRANTS] * 3 * CONTESTS
 
 
 def test_compare_measures_a_studys_winners_beside_them(tuned: Workplace) -> None:
@@ -108,7 +108,7 @@ def test_compare_measures_a_studys_winners_beside_them(tuned: Workplace) -> None
     text = printed(tuned, "compare --op hgemm --shapes s.csv --study s")
     assert "3 of 3 shapes" in text
     played = [request["entries"][-1]["name"] for request in tuned.asked()[before:]]
-    assert played == [c.key for c in configs(tuned)]
+    assert played == [c.key for c in configs(tuned) for _ in range(CONTESTS)]
 
 
 def test_compare_shows_no_kernel_that_is_wrong_today(own: Workplace) -> None:

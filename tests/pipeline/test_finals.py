@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from cutlass_tuner.pipeline.bench import Bench
 from cutlass_tuner.records import Failure, KernelConfig, Measurement
 from cutlass_tuner.settings import settings
 from cutlass_tuner.space import Space
+from cutlass_tuner.wire import ContestResult, Timed
 from pipeline import tuner
 from pipeline.harness import ENTRANTS
 
@@ -58,7 +60,7 @@ def play(
         bench,
         PROBLEM,
         entrants,
-        tuned="cd" * 64,
+        tuned=lambda: "cd" * 64,
         prefer=prefer,
         record=recorded.append,
     )
@@ -77,17 +79,23 @@ def test_the_winners_figures_are_not_from_the_contest_that_made_it_win(bench: Be
     winner = outcome.row.winner
     assert winner is not None and winner.kernel == fast
 
-    semifinal, final = asked(tmp_path)
+    semifinal, *final = asked(tmp_path)
     assert [e["name"] for e in semifinal["entries"][:1]] == ["torch"] and len(semifinal["entries"]) == 3
-    assert [e["name"] for e in final["entries"]] == [*ENTRANTS, winner.key]
-    assert final["entries"][ENTRANTS.index("cublaslt-tuned")]["algorithm"] == "cd" * 64
-    assert all(r["rounds"] >= 31 and r["check_after"] and r["steady_s"] > 0 for r in (semifinal, final))
+    assert semifinal["rounds"] >= 31 and len(final) == 3 and all(r["rounds"] >= 13 for r in final)
+    assert all(r["check_after"] and r["steady_s"] > 0 for r in (semifinal, *final))
+    for contest in final:
+        assert [e["name"] for e in contest["entries"]] == [*ENTRANTS, winner.key]
+        assert contest["entries"][ENTRANTS.index("cublaslt-tuned")]["algorithm"] == "cd" * 64
+        assert [b.name for b in outcome.baselines] == [e["name"] for e in contest["entries"][:-1]]
 
-    assert [m.kernel for m in recorded] == [slow, fast, fast]
-    chosen, measured = recorded[1:]
+    assert [m.kernel for m in recorded] == [slow, fast, fast, fast, fast]
+    chosen, *measured = recorded[1:]
     shown = outcome.row.samples_us[outcome.row.entrants.index(winner.key)]
-    assert shown == measured.samples_us != chosen.samples_us
-    assert [b.name for b in outcome.baselines] == [e["name"] for e in final["entries"][:-1]]
+    assert shown == tuple(us for m in measured for us in m.samples_us)
+    assert not set(shown) & set(chosen.samples_us)
+    assert outcome.row.contests == tuple(r["rounds"] for r in final)
+    torch = outcome.baselines[0]
+    assert torch.samples_us == outcome.row.samples_us[0] and len(torch.samples_us) == len(shown)
 
 
 def test_finalists_meet_inputs_that_the_search_never_saw(bench: Bench, tmp_path: Path) -> None:
@@ -95,8 +103,8 @@ def test_finalists_meet_inputs_that_the_search_never_saw(bench: Bench, tmp_path:
     bench.screen(one.build, PROBLEM, [one.launch], 0.0)
     play(bench, [one], [])
     searched, *finally_ = asked(tmp_path)
-    assert len(finally_) == 2
-    assert searched["seed"] not in {request["seed"] for request in finally_}
+    seeds = {request["seed"] for request in finally_}
+    assert len(finally_) == len(seeds) == 4 and searched["seed"] not in seeds
 
 
 def test_the_semifinal_is_recorded_before_the_final_is_asked_for(bench: Bench, tmp_path: Path) -> None:
@@ -105,11 +113,46 @@ def test_the_semifinal_is_recorded_before_the_final_is_asked_for(bench: Bench, t
         bench,
         PROBLEM,
         finalists(kernel(64), kernel(128)),
-        tuned="",
+        tuned=str,
         prefer=[],
         record=lambda _: contests.append(len(asked(tmp_path))),
     )
-    assert contests == [1, 1, 2]
+    assert contests == [1, 1, 2, 3, 4]
+
+
+def test_cublaslt_is_tuned_between_semifinal_and_final(bench: Bench, tmp_path: Path) -> None:
+    """On a card as warm as in the final."""
+    before: list[int] = []
+
+    def tuned() -> str:
+        before.append(len(asked(tmp_path)))
+        return ""
+
+    finals.play(bench, PROBLEM, finalists(kernel(64)), tuned=tuned, prefer=[], record=lambda _: None)
+    assert before == [1]
+
+
+def test_one_wrong_answer_in_three_contests_is_one_too_many(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that is right in the semifinal and in two contests of the final, and wrong in the third."""
+    play_contest, count = bench.contest, 0
+
+    def last_is_wrong(*args: Any, **named: Any) -> ContestResult | Failure:
+        nonlocal count
+        count += 1
+        result = play_contest(*args, **named)
+        if count < 4 or isinstance(result, Failure):
+            return result
+        ours = result.entries[-1]
+        assert isinstance(ours, Timed)
+        wrong = ours.model_copy(update={"evidence": ours.evidence.model_copy(update={"exact_mismatches": 1})})
+        return result.model_copy(update={"entries": (*result.entries[:-1], wrong)})
+
+    monkeypatch.setattr(bench, "contest", last_is_wrong)
+    outcome, recorded = play(bench, finalists(kernel(64)), [])
+    assert [m.verdict.passed for m in recorded] == [True, True, True, False]
+    assert outcome.row.winner is None and "wrong answer in the final" in outcome.row.why
 
 
 @pytest.mark.parametrize("preferred", [0, 1])

@@ -23,7 +23,7 @@ from cutlass_tuner.events import (
 from cutlass_tuner.records import KernelConfig
 from cutlass_tuner.results import LT, LT_TUNED, TORCH
 from pipeline.child import ALGORITHM, GIVEN_BYTES, TRIED_US
-from pipeline.harness import ENTRANTS, HERE, KEYS, Done, Server, Workplace, rows, screened
+from pipeline.harness import CONTESTS, ENTRANTS, HERE, KEYS, Done, Server, Workplace, rows, screened
 
 BUILDS = 20
 SPLIT = "--builds 6 --fix scheduler=streamk"
@@ -88,10 +88,13 @@ def test_every_shape_has_a_verified_winner_in_the_table(tuned: tuple[Workplace, 
     for event in rows(place.events).values():
         row = event.row
         assert row.winner is not None
-        last = [m for m in place.study.measurements(row.problem) if m.kernel == row.winner.kernel][-1]
-        assert last.verdict.passed
-        assert last.evidence.repeat_mismatches == last.evidence.after_timing_mismatches == 0
-        assert row.samples_us[row.entrants.index(row.winner.key)] == last.samples_us
+        mine = [m for m in place.study.measurements(row.problem) if m.kernel == row.winner.kernel]
+        final = mine[-CONTESTS:]
+        assert all(m.verdict.passed for m in final)
+        assert {m.evidence.repeat_mismatches for m in final} == {0}
+        assert {m.evidence.after_timing_mismatches for m in final} == {0}
+        shown = row.samples_us[row.entrants.index(row.winner.key)]
+        assert shown == tuple(us for m in final for us in m.samples_us)
     for label in ("512x512x512", "1024x4096x1024", "16x4096x4096"):
         assert f"\n{label} tn" in done.out
     assert "3 of 3 shapes" in done.out
@@ -124,7 +127,7 @@ def test_what_the_child_is_asked_of_cublaslt(tuned: tuple[Workplace, Done]) -> N
     assert [r["problem"]["dims"]["m"] for r in requests] == [512, 1024, 16]
     assert all(r["limit"] == 100 and r["workspace_bytes"] >= 32 << 20 for r in requests)
     played = [e for r in place.asked() for e in r["entries"] if e["name"] == LT_TUNED]
-    assert [e["algorithm"] for e in played] == [ALGORITHM] * 3
+    assert [e["algorithm"] for e in played] == [ALGORITHM] * 3 * CONTESTS
     assert all(r["entries"][0]["name"] == TORCH for r in place.asked())
     found = [e.result for e in place.events if isinstance(e, BaselineMeasured) and not e.result.samples_us]
     assert [(r.name, r.workspace_bytes) for r in found] == [(LT_TUNED, 32 << 20)] * 3
@@ -157,7 +160,7 @@ def test_a_kernel_that_lies_only_in_the_finals_makes_room(
     wrong = [e for e in place.events if isinstance(e, Measured) and not e.measurement.verdict.passed]
     assert {e.measurement.kernel.key for e in wrong} == {split.key}
     finals = [r for r in place.asked() if r["check_after"] and r["problem"]["dims"]["n"] == 512]
-    assert len([r for r in finals if any(split.key in e["name"] for e in r["entries"])]) <= 2
+    assert len([r for r in finals if any(split.key in e["name"] for e in r["entries"])]) <= 1 + CONTESTS
 
 
 def test_a_kernel_that_hangs_is_recorded_and_condemned(split: KernelConfig, place: Workplace) -> None:
