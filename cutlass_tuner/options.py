@@ -170,6 +170,17 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
+class DoctorOptions:
+    """Say whether this machine can tune on GPU number `gpu` with this toolchain."""
+
+    gpu: int = 0
+    toolchain: ToolchainOptions = field(default_factory=ToolchainOptions)
+
+    def __post_init__(self) -> None:
+        _at_least(0, gpu=self.gpu)
+
+
+@dataclass(frozen=True)
 class ShowOptions:
     """Say what is in a study: a name under `studies`, or a path."""
 
@@ -181,7 +192,8 @@ class ShowOptions:
 class ExportOptions:
     """Write a study's winners down for others.
 
-    `out` None: a header goes to the folder `export` of the study; JSON and CSV are the text that is returned.
+    `out` None: a header goes to the folder `export` of the study (of a shipped study to ./STUDY-export);
+    JSON and CSV are the text that is returned.
     `max_kernels` None: as many kernels as the winners need; it and `namespace` are the header's alone.
     """
 

@@ -127,7 +127,7 @@ def test_files_that_are_not_spaces(tmp_path: Path) -> None:
 
 
 def test_an_unknown_op_or_arch_names_what_there_is(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no op 'sgemm'; there are hgemm"):
+    with pytest.raises(UserError, match="no op 'sgemm'; known: hgemm"):
         Space.load(_written(tmp_path, {"op": "sgemm", "families": {"tma_ws": {}}}))
     said = _said(_written(tmp_path, {"op": "hgemm", "arch": "sm_80", "families": {"tma_ws": {}}}))
     assert "sm_80" in said and "sm_90a" in said

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cutlass_tuner.cli.values import pairs
+from cutlass_tuner.errors import UserError
 from cutlass_tuner.options import CompilerName, SpaceOptions, ToolchainOptions
 from cutlass_tuner.records import L2Mode
 from cutlass_tuner.settings import settings
@@ -68,7 +69,20 @@ Jobs = Annotated[
 
 
 def studies_dir(given: Path | None) -> Path:
-    """The folder of studies: the option, else what the environment says."""
+    """The folder to read studies from: the option, else what the environment says.
+
+    Raises UserError for an option that names no folder. The default may be absent: before the first tune
+    there are only the shipped studies.
+    """
+    if given is not None and not given.is_dir():
+        raise UserError(
+            f"--studies {given}: no such folder; give the one that tune wrote to, or leave the option out"
+        )
+    return new_studies_dir(given)
+
+
+def new_studies_dir(given: Path | None) -> Path:
+    """The folder to write studies to, which makes it: the option, else what the environment says."""
     return given or settings().studies_dir
 
 

@@ -22,7 +22,8 @@ def export(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="The folder to write to (else the study's for a header, stdout for text).",
+            help="The folder to write to (else a header goes to the study's, a shipped study's to "
+            "./STUDY-export; text to stdout).",
         ),
     ] = None,
     namespace: Annotated[

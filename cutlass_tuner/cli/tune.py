@@ -69,7 +69,7 @@ def tune(
     options = TuneOptions(
         op=op,
         shapes=shapes,
-        studies=arguments.studies_dir(studies),
+        studies=arguments.new_studies_dir(studies),
         budget_s=duration_s(budget, "--budget"),
         builds=builds,
         target=target,

@@ -10,8 +10,9 @@ from pathlib import Path
 from cutlass_tuner.errors import UserError
 from cutlass_tuner.export import commands
 from cutlass_tuner.export.bench import bench
+from cutlass_tuner.export.rerun import run_command
 from cutlass_tuner.export.select import select
-from cutlass_tuner.export.source import Unit, header, source, table_order
+from cutlass_tuner.export.source import SEARCHED_MARK, Unit, header, source, table_order
 from cutlass_tuner.export.template import fill
 from cutlass_tuner.export.tuned import KernelText, Provenance, Tuned
 from cutlass_tuner.options import check_namespace
@@ -62,9 +63,8 @@ def write(
     """Write `<name>.h`, `<name>.cu`, `<name>_bench.cu` and `<name>.md` into `out_dir`.
 
     `tuned` has one winner a problem; `alternatives`, needed only with `max_kernels`, are the other
-    verified measurements of the same problems, with times comparable to the winners' (a paired ratio
-    times the same reference). `kernels` maps a kernel's key to its C++ and must hold
-    every kernel that may be chosen. `name` is the files' name (default: the namespace).
+    verified measurements of the same problems (`tuned.substitute`). `kernels` maps a kernel's key to its
+    C++ and must hold every kernel that may be chosen. `name` is the files' name (default: the namespace).
     Raises UserError for a bad namespace or name, nothing to export, or problems of unlike contracts.
     """
     name = name or namespace.replace("::", "_")
@@ -122,7 +122,24 @@ def page(unit: Unit) -> str:
             "BENCH_LINE": commands.bench_line(unit.flags, unit.name, cublas=False),
             "BENCH_CUBLAS_LINE": commands.bench_line(unit.flags, unit.name, cublas=True),
             "PROBLEM": problem,
+            "SEARCHED": _searched(unit),
+            "RUN_LINES": "\n".join(
+                f"    {run_command(tuned.problem, tuned.config, unit.provenance.l2)}" for tuned in unit.served
+            ),
         },
+    )
+
+
+def _searched(unit: Unit) -> str:
+    """What the page says of problems whose kernel no final measured on them; nothing where there are none."""
+    if not unit.searched:
+        return ""
+    labels = ", ".join(f"{tuned.problem.label} {tuned.problem.layout}" for tuned in unit.searched)
+    return (
+        f"\nMarked `{SEARCHED_MARK}` in the table of `{unit.name}.h`: {' '.join(labels.split())}.\n"
+        "The kernel limit left their winners out, and no final measured the kernels that serve them\n"
+        "instead. Their figures are the winner's, slowed by what the search saw between the two;\n"
+        "`beats_baseline` is false, for only a final may say otherwise.\n"
     )
 
 

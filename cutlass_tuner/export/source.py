@@ -16,6 +16,9 @@ LAYOUTS = ("tn", "tt", "nn", "nt")
 LAUNCH_CODES = 5
 """Launch knobs of a GEMM: the fields of the host header's GemmLaunch that are not the device's."""
 
+SEARCHED_MARK = "~"
+"""After the figures of a kernel that no final measured on the problem it serves."""
+
 _CPP_NAMES = {"tn": "kTN", "tt": "kTT", "nn": "kNN", "nt": "kNT"}
 _INCLUDE_ONCE = re.compile(r"^\s*#\s*pragma\s+once\s*\n", re.MULTILINE)
 
@@ -40,6 +43,11 @@ class Unit:
     @property
     def contract(self) -> Contract:
         return self.served[0].problem.contract
+
+    @property
+    def searched(self) -> tuple[Tuned, ...]:
+        """Problems served by a kernel that no final measured on them."""
+        return tuple(tuned for tuned in self.served if tuned.from_search)
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -151,8 +159,8 @@ def _provenance(unit: Unit) -> str:
     ]
     if unit.loss > 0.0:
         lines.append(
-            f"Fewer kernels than winners: {unit.loss:.2%} slower (geometric mean over calls) than each "
-            "problem's own winner"
+            f"Fewer kernels than winners: {unit.loss:.2%} slower (geometric mean over calls, as the search "
+            "saw it) than each problem's own winner"
         )
     if unit.unserved:
         labels = ", ".join(f"{problem.label} {problem.layout}" for problem in unit.unserved)
@@ -169,13 +177,18 @@ def _shapes(unit: Unit) -> str:
         dims = tuned.problem.dims
         extents = " ".join(f"{dims[name]:>6}" for name in ("m", "n", "k"))
         ratios = f"{_ratio(tuned.speedup_torch):>8} {_ratio(tuned.speedup_cublaslt_tuned):>10}"
-        figures = f"{tuned.time_us:>10.2f} {ratios}"
+        figures = f"{tuned.time_us:>10.2f} {ratios}{SEARCHED_MARK if tuned.from_search else ' '}"
         line = (
             f" {extents} {dims.get('batch', 1):>5} {tuned.problem.layout:>6} {figures}"
-            f"  {unit.kernel_index(tuned):>6}"
+            f" {unit.kernel_index(tuned):>6}"
         )
         name = " ".join(tuned.problem.name.split())
         lines.append(f"// {line}  {name}".rstrip("\\ "))
+    if unit.searched:
+        lines += [
+            f"// {SEARCHED_MARK} from the search, no final measured it here: the winner's figures, slowed by",
+            "//   what the search saw between the two, never quickened; beats_baseline is false",
+        ]
     return "\n".join(lines)
 
 

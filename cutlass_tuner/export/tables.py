@@ -7,25 +7,41 @@ import io
 from collections.abc import Sequence
 
 from cutlass_tuner.records import Environment, L2Mode, Problem, Record
+from cutlass_tuner.results import Outcome
 
 
 class ExportRow(Record):
     """One problem of a study and the best verified kernel on it.
 
-    Times are device microseconds a call, medians of one interleaved contest. `speedup_*` is the
-    baseline's time divided by ours, above 1 where ours is faster. `tflops` counts 2·m·n·k·batch for
-    a GEMM. Fields about our kernel are None where no kernel of ours was right, and `why` says so.
+    Times are device microseconds a call, medians of one final. `speedup_*` is the baseline's time
+    divided by ours, of paired samples, above 1 where ours is faster; `speedup_torch_best_layout` is
+    against torch with its operands stored as it likes best. `speedup_torch_low` and `_high` bound the
+    ratio to torch with 95 % confidence. `outcome_*` is the verdict of each ratio (`results.Outcome`).
+    `roofline` is the part of the measured roofline that ours reaches, 1 = all of it. `tflops` counts
+    2·m·n·k·batch for a GEMM. `kernel` and `launch` are the keys that the study's records use,
+    `run_command` is the same configuration as `cutlass-tuner run` takes it. Fields about our kernel
+    are None where no kernel of ours was right, and `why` says so.
     """
 
     problem: Problem
     kernel: str | None = None
     launch: str | None = None
+    run_command: str | None = None
     symbol: str | None = None
     time_us: float | None = None
     torch_us: float | None = None
+    cublaslt_us: float | None = None
     cublaslt_tuned_us: float | None = None
     speedup_torch: float | None = None
+    speedup_torch_low: float | None = None
+    speedup_torch_high: float | None = None
+    speedup_torch_best_layout: float | None = None
+    speedup_cublaslt: float | None = None
     speedup_cublaslt_tuned: float | None = None
+    outcome_torch: Outcome = "missing"
+    outcome_cublaslt: Outcome = "missing"
+    outcome_cublaslt_tuned: Outcome = "missing"
+    roofline: float | None = None
     tflops: float | None = None
     registers: int | None = None
     smem_bytes: int | None = None

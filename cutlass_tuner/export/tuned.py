@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from cutlass_tuner.records import Config, Environment, KernelConfig, L2Mode, Problem
+from cutlass_tuner.results import TORCH, Outcome
 
 
 @dataclass(frozen=True)
@@ -14,7 +16,8 @@ class Tuned:
     `launch_codes` are the launch knobs as the host library's ABI wants them (abi.h, `ct_call.launch`).
     `time_us` is device microseconds a call, everything the caller pays included.
     `speedup_*` is the baseline's time divided by ours in the same contest, above 1 where ours is
-    faster; None where that baseline was not measured.
+    faster; None where that baseline was not measured. `outcomes` are a final's verdicts by baseline.
+    `from_search`: no final measured this configuration here, so the figures are those of `substitute`.
     """
 
     problem: Problem
@@ -23,6 +26,8 @@ class Tuned:
     time_us: float
     speedup_torch: float | None = None
     speedup_cublaslt_tuned: float | None = None
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    from_search: bool = False
 
     @property
     def kernel_key(self) -> str:
@@ -30,9 +35,39 @@ class Tuned:
 
     @property
     def beats_baselines(self) -> bool:
-        """At least as fast as every baseline that was measured; False where none was."""
-        measured = [s for s in (self.speedup_torch, self.speedup_cublaslt_tuned) if s is not None]
-        return bool(measured) and min(measured) >= 1.0
+        """Whether a final found ours not slower than each baseline it measured: faster, or a tie.
+
+        False where it did not measure torch, where a time was impossible, and where there was no final.
+        """
+        measured = {name: outcome for name, outcome in self.outcomes.items() if outcome != "missing"}
+        return (
+            not self.from_search
+            and TORCH in measured
+            and all(outcome in ("faster", "tie") for outcome in measured.values())
+        )
+
+
+def substitute(winner: Tuned, config: Config, launch_codes: tuple[int, ...], speedup_torch: float) -> Tuned:
+    """Another verified configuration on the winner's problem, `speedup_torch` times torch in the search.
+
+    Its figures are the winner's, slowed by what the search saw between its ratio to torch and the
+    winner's in the final. Never quickened: a search is a few rounds of many kernels, so the luckiest of
+    them looks faster than it is, and only a final may put a kernel ahead of the one that won it.
+    Raises ValueError where the final has no ratio to torch to compare with.
+    """
+    if winner.speedup_torch is None:
+        raise ValueError(f"{winner.problem.key}: the winner has no ratio to {TORCH}")
+    slowdown = max(1.0, winner.speedup_torch / speedup_torch)
+    tuned_lt = winner.speedup_cublaslt_tuned
+    return Tuned(
+        problem=winner.problem,
+        config=config,
+        launch_codes=launch_codes,
+        time_us=winner.time_us * slowdown,
+        speedup_torch=winner.speedup_torch / slowdown,
+        speedup_cublaslt_tuned=None if tuned_lt is None else tuned_lt / slowdown,
+        from_search=True,
+    )
 
 
 @dataclass(frozen=True)

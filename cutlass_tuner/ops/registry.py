@@ -109,5 +109,5 @@ OPS: dict[str, Op] = {
 def op(name: str) -> Op:
     """The op called `name`. Raises UserError naming those there are."""
     if name not in OPS:
-        raise UserError(f"no op {name!r}; there are {', '.join(OPS)}")
+        raise UserError(f"no op {name!r}; known: {', '.join(OPS)}")
     return OPS[name]

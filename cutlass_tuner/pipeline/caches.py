@@ -32,4 +32,4 @@ def cache_prune(older_than_days: float | None, everything: bool) -> str:
     cache = setup.cache()
     age_s = None if everything or older_than_days is None else older_than_days * DAY_S
     pruned = cache.prune(older_than_s=age_s, everything=everything)
-    return f"removed {pruned.entries} entries, {pruned.bytes / MEBIBYTE:.1f} MiB, from {cache.root}"
+    return f"removed {counted(pruned.entries, 'build')}, {pruned.bytes / MEBIBYTE:.1f} MiB, from {cache.root}"

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import shlex
 import sys
+from pathlib import Path
 
+from cutlass_tuner import settings
+from cutlass_tuner.build.toolchain import find_cutlass
 from cutlass_tuner.emit.gemm3x import HOST_HEADER
 from cutlass_tuner.errors import UserError
 from cutlass_tuner.export import header, tables
-from cutlass_tuner.export.tuned import KernelText, Provenance, Tuned
+from cutlass_tuner.export.rerun import run_command
+from cutlass_tuner.export.tuned import KernelText, Provenance, Tuned, substitute
 from cutlass_tuner.ops import registry
 from cutlass_tuner.options import ExportOptions
 from cutlass_tuner.pipeline import setup
 from cutlass_tuner.pipeline.show import open_study, study_rows
-from cutlass_tuner.records import Config, KernelConfig, Measurement
+from cutlass_tuner.records import Config, KernelConfig
 from cutlass_tuner.report.tables import counted
-from cutlass_tuner.results import LT_TUNED, TORCH, Row
-from cutlass_tuner.statistics import Paired
+from cutlass_tuner.results import LT, LT_TUNED, TORCH, Row
 from cutlass_tuner.study import Study
 from cutlass_tuner.verify.tolerance import tolerance
 
@@ -29,7 +32,7 @@ def export(options: ExportOptions) -> str:
     try:
         return _written(study, op, rows, options)
     except OSError as error:
-        folder = options.out or study.folder
+        folder = header_folder(study, options) if options.format == "header" else options.out
         raise UserError(
             f"cannot write to {folder}: {error.strerror}; choose another folder with --out DIR"
         ) from error
@@ -37,7 +40,7 @@ def export(options: ExportOptions) -> str:
 
 def _written(study: Study, op: registry.Op, rows: list[Row], options: ExportOptions) -> str:
     if options.format == "header":
-        return _said(write_header(study, op, rows, options))
+        return _said(write_header(study, op, rows, options), study)
     table = tables.ExportTable(
         study=study.name,
         date=study.header.created,
@@ -54,15 +57,25 @@ def _written(study: Study, op: registry.Op, rows: list[Row], options: ExportOpti
     return str(path)
 
 
+def header_folder(study: Study, options: ExportOptions) -> Path:
+    """Where a header goes: `--out`, else the study's folder, but for a shipped study the current one.
+
+    The package's own data are no place for a user's files. Where the user's studies are the shipped ones,
+    as in a checkout, they are the user's.
+    """
+    if options.out is not None:
+        return options.out
+    shipped = settings.data_dir("studies").resolve()
+    if study.folder.resolve().parent == shipped and options.studies.resolve() != shipped:
+        return Path(f"{study.folder.name}-export")
+    return study.folder / "export"
+
+
 def write_header(study: Study, op: registry.Op, rows: list[Row], options: ExportOptions) -> header.Exported:
     """The header and its companions, from the final winners."""
     tuned = [_tuned(op, row) for row in rows if row.winner is not None]
-    others = [
-        _alternative(op, study, row, best.measurement, best.speedup)
-        for row in rows
-        if row.winner is not None
-        for best in study.ledger.ranking(row.problem.key)
-    ]
+    limited = options.max_kernels is not None
+    others = [other for winner in tuned for other in _substitutes(op, study, winner)] if limited else []
     kernels = {t.kernel_key: t.config.kernel for t in [*tuned, *others]}
     emitter = setup.emitter(op)
     return header.write(
@@ -78,7 +91,7 @@ def write_header(study: Study, op: registry.Op, rows: list[Row], options: Export
             command=_command(options),
         ),
         tolerance=tolerance(op.contract),
-        out_dir=options.out or study.folder / "export",
+        out_dir=header_folder(study, options),
         namespace=options.namespace,
         max_kernels=options.max_kernels,
         alternatives=others,
@@ -86,8 +99,13 @@ def write_header(study: Study, op: registry.Op, rows: list[Row], options: Export
 
 
 def _command(options: ExportOptions) -> str:
-    """What writes the same header again."""
+    """What writes the same header again, wherever to: `--out` is not part of it.
+
+    A folder of studies is there only as the user typed it; one from the environment is the machine's.
+    """
     words = ["cutlass-tuner", "export", options.study, "--format", "header", "--namespace", options.namespace]
+    if options.studies != settings.settings().studies_dir:
+        words += ["--studies", str(options.studies)]
     if options.max_kernels is not None:
         words += ["--max-kernels", str(options.max_kernels)]
     return shlex.join(words)
@@ -113,34 +131,42 @@ def _tuned(op: registry.Op, row: Row) -> Tuned:
         time_us=row.ours_us,
         speedup_torch=_ratio(row, TORCH),
         speedup_cublaslt_tuned=_ratio(row, LT_TUNED),
+        outcomes=row.outcomes,
     )
 
 
-def _alternative(op: registry.Op, study: Study, row: Row, measurement: Measurement, speedup: float) -> Tuned:
-    """Another verified kernel on a problem. Its time is taken from its ratio to the common reference,
-    so that it can be compared with the winner's whatever the card's power state was."""
-    torch_us = row.baseline_us.get(TORCH)
-    if torch_us is None:
-        raise UserError(f"{study.name}: {row.problem.label} has no time of {TORCH} to rank kernels by")
-    torch, tuned = row.ratios.get(TORCH), row.ratios.get(LT_TUNED)
-    return Tuned(
-        problem=row.problem,
-        config=Config(kernel=measurement.kernel, launch=measurement.launch),
-        launch_codes=op.launch_codes(measurement.launch),
-        time_us=torch_us / speedup,
-        speedup_torch=speedup,
-        speedup_cublaslt_tuned=speedup * tuned.ratio / torch.ratio if tuned and torch else None,
-    )
+def _substitutes(op: registry.Op, study: Study, winner: Tuned) -> list[Tuned]:
+    """The other verified configurations on the winner's problem, fastest first.
+
+    None where the final has no ratio to torch, the reference that the search ranks by.
+    """
+    if winner.speedup_torch is None:
+        return []
+    return [
+        substitute(
+            winner,
+            Config(kernel=best.measurement.kernel, launch=best.measurement.launch),
+            op.launch_codes(best.measurement.launch),
+            best.speedup,
+        )
+        for best in study.ledger.ranking(winner.problem.key)
+    ]
 
 
 def _ratio(row: Row, baseline: str) -> float | None:
-    pair: Paired | None = row.ratios.get(baseline)
+    pair = row.ratios.get(baseline)
     return None if pair is None else pair.ratio
 
 
 def _export_row(study: Study, op: registry.Op, row: Row) -> tables.ExportRow:
     if row.winner is None:
-        return tables.ExportRow(problem=row.problem, torch_us=row.baseline_us.get(TORCH), why=row.why)
+        return tables.ExportRow(
+            problem=row.problem,
+            torch_us=row.baseline_us.get(TORCH),
+            cublaslt_us=row.baseline_us.get(LT),
+            cublaslt_tuned_us=row.baseline_us.get(LT_TUNED),
+            why=row.why,
+        )
     build = study.ledger.builds.get(row.winner.kernel.key)
     measured = [
         m
@@ -148,16 +174,27 @@ def _export_row(study: Study, op: registry.Op, row: Row) -> tables.ExportRow:
         if m.kernel == row.winner.kernel and m.launch == row.winner.launch
     ]
     last = measured[-1] if measured else None
+    torch = row.ratios.get(TORCH)
     return tables.ExportRow(
         problem=row.problem,
         kernel=row.winner.kernel.key,
         launch=row.winner.launch.key,
+        run_command=run_command(row.problem, row.winner, row.l2),
         symbol=setup.emitter(op).symbol(row.winner.kernel),
         time_us=row.ours_us,
         torch_us=row.baseline_us.get(TORCH),
+        cublaslt_us=row.baseline_us.get(LT),
         cublaslt_tuned_us=row.baseline_us.get(LT_TUNED),
-        speedup_torch=_ratio(row, TORCH),
+        speedup_torch=torch.ratio if torch else None,
+        speedup_torch_low=torch.low if torch else None,
+        speedup_torch_high=torch.high if torch else None,
+        speedup_torch_best_layout=row.best_layout.ratio if row.best_layout else None,
+        speedup_cublaslt=_ratio(row, LT),
         speedup_cublaslt_tuned=_ratio(row, LT_TUNED),
+        outcome_torch=row.outcomes.get(TORCH, "missing"),
+        outcome_cublaslt=row.outcomes.get(LT, "missing"),
+        outcome_cublaslt_tuned=row.outcomes.get(LT_TUNED, "missing"),
+        roofline=row.roofline,
         tflops=row.tflops,
         registers=build.registers if build else None,
         smem_bytes=build.smem_bytes if build else None,
@@ -167,14 +204,31 @@ def _export_row(study: Study, op: registry.Op, row: Row) -> tables.ExportRow:
     )
 
 
-def _said(exported: header.Exported) -> str:
+def _said(exported: header.Exported, study: Study) -> str:
     if exported.unserved:
         left = ", ".join(problem.label for problem in exported.unserved)
         print(f"left out by --max-kernels: {left}", file=sys.stderr)
     files = "\n".join(f"  {path}" for path in exported.files)
     loss = f", {exported.loss:.1%} slower than with all" if exported.loss > 0 else ""
+    searched = sum(tuned.from_search for tuned in exported.served)
+    marked = f"; figures of {counted(searched, 'shape')} are from the search, marked ~" if searched else ""
     return (
         f"{counted(exported.shapes, 'shape')}, {counted(len(exported.kernels_used), 'kernel')}"
-        f"{loss}\n{files}\n"
-        f"compile with (CUTLASS = a checkout of the version the header names):\n  {exported.nvcc_line}"
+        f"{loss}{marked}\n{files}\n{_compile_lines(exported, study.header.environment.cutlass)}"
+    )
+
+
+def _compile_lines(exported: header.Exported, measured: str) -> str:
+    """What compiles the export on this machine, to paste. `measured` is the study's version of CUTLASS."""
+    try:
+        found = find_cutlass()
+    except UserError as error:
+        root, says = "/path/to/cutlass", str(error)
+    else:
+        root, says = str(found.root), f"CUTLASS {found.version} of {found.origin}"
+    return (
+        f"compile with ({says}; measured with {measured}):\n"
+        f"  cd {shlex.quote(str(exported.source.parent))}\n"
+        f"  CUTLASS={shlex.quote(root)}\n"
+        f"  {exported.nvcc_line}"
     )

@@ -48,8 +48,8 @@ class Screening:
         """log(time / reference) of this kernel's best launch by problem key; a Failure where it has none."""
         ratios: dict[str, float] = {}
         last = Failure(stage="check", reason="no problem has a legal launch of this kernel")
-        # Large problems first, back to back: the card is then at its power limit when they are timed, as
-        # it is in the finals. Timed alone on a cool card, other kernels win.
+        # Large problems first, back to back: the card is then nearer to its power limit when they are
+        # timed, as it is in the finals. Timed alone on a cool card, other kernels win.
         for problem in sorted(problems, key=self.bench.op.flops, reverse=True):
             if build.kernel.key in self.study.ledger.condemned:
                 return Failure(stage="worker", reason="condemned: it lost the measuring process twice")

@@ -66,8 +66,10 @@ def _nvrtc(found: Toolchain) -> nvrtc.Nvrtc:
 
 
 def space(op: Op, arch: str, options: SpaceOptions) -> Space:
-    """The op's space on this architecture, narrowed as the user asked."""
+    """The op's space on this architecture, narrowed as the user asked. Raises UserError on any mistake."""
     loaded = Space.load(options.file) if options.file is not None else Space.of(op.name, arch)
+    if loaded.arch != arch:
+        raise UserError(f"{options.file}: its kernels are for {loaded.arch}, not for {arch}")
     return loaded.restrict(loaded.parse_choices(options.fix, options.family), options.family)
 
 

@@ -21,10 +21,7 @@ FAILURES_SHOWN = 5
 
 def open_study(name: str, studies: Path) -> Study:
     """A study to read: by name under `studies`, by path, or a shipped one. UserError where there is none."""
-    shipped = settings.data_dir("studies")
-    if not (studies / name).exists() and (shipped / name).exists():
-        return Study.load(shipped, name)
-    return Study.load(studies, name)
+    return Study.load(studies, name, shipped=settings.data_dir("studies"))
 
 
 def show(options: ShowOptions) -> str:
@@ -63,12 +60,16 @@ def result_text(study: Study, op: registry.Op, style: tables.Style = "simple") -
 
 
 def rows_text(table: Sequence[Row], default: Config | None, style: tables.Style = "simple") -> str:
-    """A comparison: its table, a summary against every baseline that was measured, and the control."""
+    """A comparison: its table, the winners, a summary against every baseline that was measured, the
+    control, and the share of the roofline."""
     against = [*BASELINES, BEST_CUBLASLT, BEST_LAYOUT]
     summaries = [summary(table, baseline) for baseline in against]
-    lines = [tables.results(table, default, style, tables.terminal_width()), ""]
+    lines = [tables.results(table, style), ""]
+    if any(row.winner for row in table):
+        lines += [tables.configs(table, default, style, tables.terminal_width()), ""]
     lines += tables.summary_lines(s for s in summaries if s.compared or s.baseline == against[0])
-    return "\n".join(filter(None, [*lines, tables.control_line(table)]))
+    closing = [tables.control_line(table), tables.roofline_line(summaries[0])]
+    return "\n".join([*lines, *filter(None, closing)])
 
 
 def default_config(op: registry.Op, arch: str) -> Config | None:

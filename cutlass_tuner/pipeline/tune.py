@@ -39,11 +39,13 @@ def tune(options: TuneOptions) -> str:
     started = time.monotonic()
     op = registry.op(options.op)
     problems = op.read_shapes(options.shapes)
+    space = setup.space(op, next(iter(op.spaces)), options.space)  # a mistake in it is told on any machine
     toolchain = setup.toolchain(options.toolchain)
     with Bench(op, options.l2, options.gpu, setup.child_log(), options.seed) as bench:
         described = bench.describe()
         setup.check_fits(op, problems, described.device)
-        space = setup.space(op, described.device.arch, options.space)
+        if described.device.arch != space.arch:
+            space = setup.space(op, described.device.arch, options.space)
         candidates = space.candidates(problems, described.device)
         builder = setup.builder(toolchain, described.device.arch, op, options.toolchain)
         header = StudyHeader(

@@ -51,25 +51,37 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def results(
+def results(rows: Sequence[Row], style: Style = "simple") -> str:
+    """The table of a study: a line a problem, then a note for each that needs one.
+
+    The interval and the verdict are against `results.HEADLINE`. Ratios are baseline/ours: above 1 = ours
+    is faster. A column that nothing fills (a baseline that was not asked for) is left out.
+    """
+    shown = [name for name in BASELINES if any(name in row.baseline_us for row in rows)]
+    with_best = any(row.best_layout for row in rows)
+    header = ["shape", "ours us", f"{HEADLINE} us"]
+    for name in shown:
+        header += [f"vs {name}"] + ["95 %"] * (name == HEADLINE)
+    header += ["best layout"] * with_best + ["roofline %", "verdict"]
+    lines = [_line(row, shown, with_best) for row in rows]
+    return "\n".join([_table(lines, header, style), *notes(rows)])
+
+
+def configs(
     rows: Sequence[Row],
     default: Config | None = None,
     style: Style = "simple",
     width: int | None = None,
 ) -> str:
-    """The table of a study: a line a problem, then a note for each that needs one.
-
-    Kernels and launches are shown as their differences from `default`; without one, in full. The
-    verdict is against `results.HEADLINE`. Ratios are baseline/ours: above 1 = ours is faster. A column
-    that nothing fills (a baseline that was not asked for) is left out. Lines longer than `width` are cut
-    at the right, where kernel and launch stand, and a line says so.
-    """
-    shown = [name for name in BASELINES if any(name in row.baseline_us for row in rows)]
-    with_best = any(row.best_layout for row in rows)
-    header = ["shape", "ours us", f"{HEADLINE} us", *(f"vs {name}" for name in shown)]
-    header += ["vs best layout"] * with_best + ["% roofline", f"verdict ({HEADLINE})", "kernel", "launch"]
-    lines = [_line(row, default, shown, with_best) for row in rows]
-    return "\n".join([*_cut(_table(lines, header, style), width), *notes(rows)])
+    """The kernel and launch of every problem that has a winner, as their differences from `default`
+    (without one, in full). Lines longer than `width` are cut, and a line says so."""
+    lines = []
+    for row in rows:
+        if row.winner is not None:
+            kernel = kernel_text(row.winner.kernel, default.kernel if default else None)
+            launch = knobs_text(row.winner.launch.knobs, default.launch.knobs if default else None)
+            lines.append([_shape(row), kernel, launch])
+    return "\n".join(_cut(_table(lines, ["shape", "kernel", "launch"], style), width))
 
 
 def _cut(table: str, width: int | None) -> list[str]:
@@ -83,22 +95,19 @@ def _cut(table: str, width: int | None) -> list[str]:
 def baselines(rows: Sequence[Row], style: Style = "simple") -> str:
     """The baselines alone: a line a problem with each one's microseconds, then why any is missing."""
     shown = [name for name in BASELINES if any(name in row.baseline_us for row in rows)]
-    lines = [[_shape(row), *(_microseconds(row.baseline_us.get(name)) for name in shown)] for row in rows]
+    lines = [[_shape(row), *(microseconds(row.baseline_us.get(name)) for name in shown)] for row in rows]
     return "\n".join([_table(lines, ["shape", *(f"{name} us" for name in shown)], style), *notes(rows)])
 
 
-def _line(row: Row, default: Config | None, shown: list[str], with_best: bool) -> list[str]:
-    cells = [_shape(row), _microseconds(row.ours_us), _microseconds(row.baseline_us.get(HEADLINE))]
-    cells += [_ratio(row.ratios.get(name)) for name in shown]
+def _line(row: Row, shown: list[str], with_best: bool) -> list[str]:
+    cells = [_shape(row), microseconds(row.ours_us), microseconds(row.baseline_us.get(HEADLINE))]
+    for name in shown:
+        pair = row.ratios.get(name)
+        cells += [_ratio(pair)] + [_interval(pair)] * (name == HEADLINE)
     if with_best:
         cells.append(_ratio(row.best_layout))
     cells.append(ABSENT if row.roofline is None else f"{100 * row.roofline:.0f}")
-    cells.append(VERDICTS[row.outcomes.get(HEADLINE, "missing")])
-    if row.winner is None:
-        return [*cells, ABSENT, ABSENT]
-    cells.append(kernel_text(row.winner.kernel, default.kernel if default else None))
-    cells.append(knobs_text(row.winner.launch.knobs, default.launch.knobs if default else None))
-    return cells
+    return [*cells, VERDICTS[row.outcomes.get(HEADLINE, "missing")]]
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
@@ -136,9 +145,14 @@ def summary_lines(summaries: Iterable[Summary]) -> list[str]:
         )
         sizes = [f"{b.label} {b.geomean:.3f} ({b.wins} of {b.problems} faster)" for b in s.buckets]
         lines.append(f"  by size: {', '.join(sizes)}")
-        if s.roofline is not None:
-            lines.append(f"  {100 * s.roofline:.0f} % of the measured roofline (geometric mean)")
     return lines
+
+
+def roofline_line(s: Summary) -> str:
+    """How much of what the card can do is reached; "" where its roofline is not known."""
+    if s.roofline is None:
+        return ""
+    return f"{100 * s.roofline:.0f} % of the measured roofline (geometric mean over the shapes)"
 
 
 def control_line(rows: Sequence[Row]) -> str:
@@ -229,13 +243,17 @@ def _shape(row: Row) -> str:
     return " ".join(filter(None, (problem.name, extents, problem.layout, count)))
 
 
-def _microseconds(value: float | None) -> str:
-    """Three or four significant digits; never an exponent."""
-    return ABSENT if value is None else f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+def microseconds(value: float | None) -> str:
+    """Four significant digits or whole microseconds; never an exponent."""
+    return ABSENT if value is None else f"{value:,.0f}" if value >= 1000 else f"{value:#.4g}"
 
 
 def _ratio(pair: Paired | None) -> str:
     return ABSENT if pair is None else f"{pair.ratio:.3f}"
+
+
+def _interval(pair: Paired | None) -> str:
+    return ABSENT if pair is None or pair.low is None else f"{pair.low:.3f}-{pair.high:.3f}"
 
 
 def _figure(value: float | None) -> str:

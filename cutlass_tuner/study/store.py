@@ -51,14 +51,30 @@ def default_name(op: str, gpu: str, space_digest: str, problems: Sequence[Proble
     return "-".join(word for part in parts if (word := re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-")))
 
 
-def find(root: Path, study: str) -> Path:
-    """The folder of a study given by its name under `root`, or by a path. UserError when there is none."""
-    for folder in (root / study, Path(study)):
+def find(root: Path, study: str, shipped: Path | None = None) -> Path:
+    """The folder of a study given by its name under `root`, by a path, or by its name under `shipped`.
+
+    Raises UserError naming the studies there are. A folder of that name under `root` that is no study hides
+    the shipped one: its user means it.
+    """
+    own, given = root / study, Path(study)
+    for folder in (own, given):
         if (folder / HEADER).is_file():
             return folder
-    names = sorted(path.parent.name for path in root.glob(f"*/{HEADER}"))
-    known = f"there are {', '.join(names)}" if names else "there are none"
-    raise UserError(f"no study {study!r} in {root}; {known}")
+    if shipped is not None and not own.is_dir() and (shipped / study / HEADER).is_file():
+        return shipped / study
+    names = _names(root)
+    known = [f"known: {', '.join(names)}" if names else "there are none"]
+    if shipped is not None and (others := [name for name in _names(shipped) if name not in names]):
+        known.append(f"shipped: {', '.join(others)}")
+    for folder in (own, given):
+        if folder.is_dir():
+            raise UserError(f"{folder} is no study: no {HEADER} in it; {'; '.join(known)}")
+    raise UserError(f"no study {study!r} in {root}; {'; '.join(known)}")
+
+
+def _names(root: Path) -> list[str]:
+    return sorted(path.parent.name for path in root.glob(f"*/{HEADER}"))
 
 
 class Study:
@@ -123,9 +139,9 @@ class Study:
         return study
 
     @classmethod
-    def load(cls, root: Path, study: str) -> Study:
-        """Read a study by name or path, also while another process writes it."""
-        folder = find(root, study)
+    def load(cls, root: Path, study: str, shipped: Path | None = None) -> Study:
+        """Read a study by name or path (`find`), also while another process writes it."""
+        folder = find(root, study, shipped)
         header, problems = _read(folder)
         return cls(folder, header, problems)
 

@@ -23,6 +23,14 @@ def fresh_settings() -> None:
     settings.cache_clear()
 
 
+@pytest.fixture
+def folder_d(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder that `--studies d` names."""
+    (tmp_path / "d").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("folder_d")
 @pytest.mark.parametrize(
     ("command", "options"),
     [
@@ -105,7 +113,10 @@ def fresh_settings() -> None:
     ],
 )
 def test_options_reach_the_pipeline(
-    command: str, options: object, asked: Any, capsys: pytest.CaptureFixture[str]
+    command: str,
+    options: object,
+    asked: Any,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     name = command.split(maxsplit=1)[0]
     table = "the table"
@@ -206,6 +217,12 @@ TUNE = "tune --op hgemm --shapes s.csv"
         ("cache prune --all --older-than 3d", "cache prune needs either"),
         ("cache prune --older-than 3", "--older-than '3' is no duration"),
         ("cache prune --older-than 0d", "--older-than is 0d; it must be above 0"),
+        (f"{TUNE} --fix", "requires an argument; see 'cutlass-tuner tune --help'"),
+        ("cache prune --older-than", "requires an argument; see 'cutlass-tuner cache prune --help'"),
+        ("cache polish", "see 'cutlass-tuner cache --help'"),
+        ("tune polish", "see 'cutlass-tuner tune --help'"),
+        ("--speed", "see 'cutlass-tuner --help'"),
+        ("doctor --gpu -1", ": --gpu is -1; give a whole number from 0"),
         ("doctor --gpu x", ": --gpu 'x' is no whole number"),
     ],
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +34,37 @@ def test_help_takes_under_half_a_second() -> None:
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     assert min(cpu_s() for _ in range(3)) < 0.5
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["tune --help", "--version", "cache show", "show hgemm-24-h200"])
+def test_a_full_disk_is_one_line(command: str, unbuffered: str, tmp_path: Path) -> None:
+    """Both where printing fails, and where the text first stands in a buffer."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cutlass_tuner", *command.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered, "CUTLASS_TUNER_CACHE": str(tmp_path)},
+        )
+    told = "cutlass-tuner: cannot write to stdout or the cache: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, told)
+
+
+def test_a_reader_that_left_before_the_end_is_not_told(tmp_path: Path) -> None:
+    """A short text fails only as the buffer is flushed."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "cutlass_tuner", "cache", "show"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "", "CUTLASS_TUNER_CACHE": str(tmp_path)},
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from cutlass_tuner.errors import UserError
 from cutlass_tuner.export.header import Exported
-from cutlass_tuner.export.tuned import Tuned
+from cutlass_tuner.export.rerun import run_command
+from cutlass_tuner.export.tuned import Tuned, substitute
 from cutlass_tuner.records import Problem
 from export.samples import (
     CONTRACT,
@@ -78,6 +79,54 @@ def test_the_limit_reaches_the_written_files_and_says_what_it_costs(export: Writ
 def test_a_problem_left_out_is_named_in_the_header(export: Writer) -> None:
     header = export(TWO_KERNELS, max_kernels=1).header.read_text()
     assert "Not served, no exported kernel was measured on them: 128x256x16384 tn" in header
+
+
+def limited(export: Writer, ratio: float) -> Exported:
+    """Two winners, one kernel to ship: `PERSISTENT` serves the other's problem too, at `ratio` of torch."""
+    winners = [
+        tuned(problem(1024, 2048, 512, count=9), PERSISTENT, 12.5),
+        tuned(problem(128, 256, 16384), STREAM_K, 20.0, torch=1.2, cublaslt=1.1),
+    ]
+    other = substitute(winners[1], winners[0].config, winners[0].launch_codes, ratio)
+    return export(winners, max_kernels=1, alternatives=[other])
+
+
+def test_figures_from_the_search_are_marked_and_the_mark_is_explained(export: Writer) -> None:
+    written = limited(export, 0.6)
+    lines = written.header.read_text().splitlines()
+    (row,) = [line for line in lines if "16384" in line]
+    assert row.split()[1:] == ["128", "256", "16384", "1", "tn", "40.00", "0.600", "0.550~", "0"]
+    assert "1.050 " in lines[lines.index(row) + 1]
+    assert lines[lines.index(row) + 2].startswith("// ~ from the search, no final measured it here")
+    assert sum("~" in line for line in lines) == 4  # that row, the line under it, and two comments on it
+    page = next(path for path in written.files if path.suffix == ".md").read_text()
+    assert "Marked `~` in the table of `tuned.h`: 128x256x16384 tn." in page
+
+
+def test_without_figures_from_the_search_nothing_is_marked(export: Writer) -> None:
+    written = export(TWO_KERNELS)
+    table = [line for line in written.header.read_text().splitlines() if " tn " in line]
+    assert len(table) == 3 and "~" not in "".join(table)
+    assert "from the search" not in written.header.read_text()
+    assert "Marked" not in contents(written)["tuned.md"]
+
+
+def test_a_lucky_search_neither_beats_the_baselines_nor_gains_speed(export: Writer) -> None:
+    written = limited(export, 9.9)
+    assert written.loss == 0.0
+    assert [(e.time_us, e.beats_baselines) for e in written.served] == [(20.0, False), (12.5, True)]
+    row = next(line for line in written.source.read_text().splitlines() if "{128, 256, 16384, 1" in line)
+    assert "20.0000f, 1.2000f, 1.1000f}, false," in row
+
+
+def test_the_loss_is_that_of_the_figures_shown(export: Writer) -> None:
+    assert limited(export, 0.6).loss == pytest.approx(2 ** (1 / 10) - 1)
+
+
+def test_the_page_has_the_command_that_measures_each_row_again(export: Writer) -> None:
+    page = contents(export(TWO_KERNELS))["tuned.md"]
+    for entry in TWO_KERNELS:
+        assert f"    {run_command(entry.problem, entry.config, 'cold')}\n" in page
 
 
 def test_provenance_names_what_was_measured_where(export: Writer) -> None:

@@ -17,6 +17,10 @@ ROWS = (
         symbol="cutlass_tuner_tma_ws_0123456789ab",
         time_us=3.1415926535,
         torch_us=4.0,
+        run_command="cutlass-tuner run --op hgemm",
+        speedup_torch_low=1.25,
+        outcome_torch="faster",
+        roofline=0.5,
         speedup_torch=4.0 / 3.1415926535,
     ),
     ExportRow(problem=problem(8, 8, 8, layout="tt"), why="no kernel was right"),
@@ -40,7 +44,10 @@ def test_csv_has_a_line_a_problem_with_exact_numbers_and_empty_fields_for_what_i
     assert (first["m"], first["n"], first["k"], first["batch"]) == ("64", "128", "256", "1")
     assert (first["layout"], first["count"], first["name"]) == ("tn", "3", 'q,"k"')
     assert float(first["time_us"]) == ROWS[0].time_us
-    assert first["cublaslt_tuned_us"] == ""
+    assert (first["run_command"], first["outcome_torch"]) == ("cutlass-tuner run --op hgemm", "faster")
+    assert (first["speedup_torch_low"], first["speedup_torch_high"], first["roofline"]) == ("1.25", "", "0.5")
+    assert first["cublaslt_tuned_us"] == first["speedup_cublaslt"] == ""
+    assert first["outcome_cublaslt"] == "missing"
     assert second["time_us"] == "" and second["why"] == "no kernel was right"
 
 

@@ -1,16 +1,71 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from export.samples import PERSISTENT, problem, tuned
+from cutlass_tuner.export.tuned import substitute
+from cutlass_tuner.results import LT, LT_TUNED, TORCH, Outcome
+from export.samples import PERSISTENT, STREAM_K, problem, tuned
+
+WINNER = tuned(problem(64, 64, 64), PERSISTENT, 10.0, torch=1.2, cublaslt=1.1)
+OTHER = tuned(WINNER.problem, STREAM_K, codes=(1, 0, 8, 0, 0))
 
 
 @pytest.mark.parametrize(
-    ("torch", "cublaslt", "beats"),
-    [(1.0, 1.2, True), (1.2, 0.99, False), (0.99, 1.2, False), (1.1, None, True), (None, None, False)],
+    ("torch", "heuristic", "auto", "beats"),
+    [
+        ("faster", "faster", "faster", True),
+        ("tie", "tie", "tie", True),
+        ("faster", "missing", "missing", True),
+        ("missing", "faster", "faster", False),
+        ("impossible", "faster", "faster", False),
+        ("slower", "faster", "faster", False),
+        ("faster", "slower", "faster", False),
+        ("faster", "faster", "slower", False),
+        ("faster", "impossible", "faster", False),
+    ],
 )
-def test_beating_the_baselines_means_every_one_measured(
-    torch: float | None, cublaslt: float | None, beats: bool
+def test_beating_the_baselines_means_slower_than_none_that_the_final_measured(
+    torch: Outcome, heuristic: Outcome, auto: Outcome, beats: bool
 ) -> None:
-    entry = tuned(problem(64, 64, 64), PERSISTENT, torch=torch, cublaslt=cublaslt)
+    entry = replace(WINNER, outcomes={TORCH: torch, LT: heuristic, LT_TUNED: auto})
     assert entry.beats_baselines is beats
+
+
+def test_ratios_without_verdicts_beat_nobody() -> None:
+    assert not replace(WINNER, outcomes={}).beats_baselines
+
+
+def test_a_substitutes_figures_are_the_winners_slowed_by_what_the_search_saw() -> None:
+    entry = substitute(WINNER, OTHER.config, OTHER.launch_codes, 0.6)
+    assert (entry.problem, entry.config, entry.launch_codes) == (
+        WINNER.problem,
+        OTHER.config,
+        OTHER.launch_codes,
+    )
+    assert (entry.time_us, entry.speedup_torch, entry.speedup_cublaslt_tuned) == (
+        pytest.approx(20.0),
+        pytest.approx(0.6),
+        pytest.approx(0.55),
+    )
+    assert entry.from_search
+
+
+def test_a_substitute_never_looks_better_than_the_winner_of_the_final() -> None:
+    entry = substitute(WINNER, OTHER.config, OTHER.launch_codes, 1.5)
+    assert (entry.time_us, entry.speedup_torch, entry.speedup_cublaslt_tuned) == (10.0, 1.2, 1.1)
+
+
+def test_only_a_final_may_say_that_a_kernel_beats_the_baselines() -> None:
+    assert WINNER.beats_baselines
+    entry = substitute(WINNER, OTHER.config, OTHER.launch_codes, 1.5)
+    assert not entry.beats_baselines
+    assert not replace(entry, outcomes=WINNER.outcomes).beats_baselines
+
+
+def test_without_a_ratio_in_the_final_there_is_nothing_to_slow() -> None:
+    with pytest.raises(ValueError, match="no ratio to torch"):
+        substitute(replace(WINNER, speedup_torch=None), OTHER.config, OTHER.launch_codes, 1.0)
+    entry = substitute(replace(WINNER, speedup_cublaslt_tuned=None), OTHER.config, OTHER.launch_codes, 0.6)
+    assert entry.speedup_cublaslt_tuned is None

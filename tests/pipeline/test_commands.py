@@ -5,12 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
+from cutlass_tuner import settings
 from cutlass_tuner.records import Config
+from cutlass_tuner.results import BASELINES
+from cutlass_tuner.statistics import across, verdict
 from pipeline.harness import CONTESTS, ENTRANTS, KEYS, Server, Workplace, rows
 
 RUN = "run --op hgemm --shape 512x512x512"
@@ -58,7 +63,24 @@ def test_json_holds_every_winner(tuned: Workplace) -> None:
     for row, key in zip(exported["rows"], KEYS, strict=True):
         final = rows(tuned.events)[key].row
         assert min(final.samples_us[-1]) <= row["time_us"] <= max(final.samples_us[-1])
-        assert 0.5 < row["speedup_torch"] < 2 and 0.5 < row["speedup_cublaslt_tuned"] < 2
+        assert row["roofline"] > 0 and row["speedup_torch_best_layout"] > 0
+        for name in BASELINES:
+            theirs, field = final.samples_us[final.entrants.index(name)], name.replace("-", "_")
+            pair = across(final.samples_us[-1], theirs, final.contests)
+            assert pair is not None
+            assert min(theirs) <= row[f"{field}_us"] <= max(theirs)
+            assert row[f"speedup_{field}"] == pair.ratio and row[f"outcome_{field}"] == verdict(pair)
+            if name == "torch":
+                assert (row["speedup_torch_low"], row["speedup_torch_high"]) == (pair.low, pair.high)
+
+
+def test_an_exported_configs_command_line_runs_that_config(tuned: Workplace) -> None:
+    exported = json.loads(printed(tuned, "export s --format json"))
+    for row in exported["rows"]:
+        program, command = row["run_command"].split(maxsplit=1)
+        text = printed(tuned, command)
+        assert program == "cutlass-tuner"
+        assert f"\nkernel   {row['kernel']}\nlaunch   {row['launch']}\n" in text
 
 
 def test_csv_is_the_same_a_line_a_shape(tuned: Workplace) -> None:
@@ -89,6 +111,83 @@ def test_the_header_has_the_kernels_used_and_no_other(tuned: Workplace, tmp_path
     assert {digest for digest in built if digest in source} == used
     assert "namespace acme" in (tmp_path / "acme_gemm.h").read_text()
     assert f"3 shapes, {len(used)} kernels" in text and "nvcc -std=c++17" in text
+
+
+def test_the_compile_line_can_be_pasted_and_the_files_name_no_path(tuned: Workplace, tmp_path: Path) -> None:
+    out = tmp_path / "it's"
+    lines = printed(tuned, f"export s --out {out}").splitlines()
+    folder, headers, compiler = [line.strip() for line in lines[-3:]]
+    assert shlex.split(folder) == ["cd", str(out)] and compiler.startswith("nvcc -std=c++17")
+    assert (Path(headers.removeprefix("CUTLASS=")) / "include" / "cutlass" / "version.h").is_file()
+    for path in out.iterdir():
+        assert str(tmp_path) not in path.read_text() and headers not in path.read_text()
+
+
+def test_the_compile_line_says_when_the_headers_are_not_there(tuned: Workplace, tmp_path: Path) -> None:
+    text = printed(tuned, f"export s --out {tmp_path}", CUTLASS_PATH=str(tmp_path))
+    assert f"CUTLASS_PATH {tmp_path}: no include/cutlass/version.h" in text
+    assert "\n  CUTLASS=/path/to/cutlass\n  nvcc " in text
+
+
+def provenance(folder: Path) -> str:
+    found = re.search(r", command: cutlass-tuner (.*)", (folder / "tuned.h").read_text())
+    assert found
+    return found[1]
+
+
+@pytest.mark.parametrize("options", ["", "--studies studies", "--studies elsewhere --max-kernels 1"])
+def test_the_command_in_the_header_writes_the_same_header(
+    own: Workplace, options: str, tmp_path: Path
+) -> None:
+    shutil.copytree(own.folder / "studies", own.folder / "elsewhere")
+    shutil.rmtree(own.folder / ("studies" if "elsewhere" in options else "elsewhere"))
+    printed(own, f"export s --out {tmp_path / 'first'} {options}")
+    command = provenance(tmp_path / "first")
+    printed(own, f"{command} --out {tmp_path / 'again'}")
+    for path in (tmp_path / "first").iterdir():
+        assert path.read_text() == (tmp_path / "again" / path.name).read_text()
+    assert ("--studies" in command) == ("elsewhere" in options)
+
+
+def test_a_folder_of_studies_from_the_environment_is_not_written_down(own: Workplace, tmp_path: Path) -> None:
+    printed(own, f"export s --out {tmp_path}", CUTLASS_TUNER_STUDIES=str(own.folder / "studies"))
+    assert provenance(tmp_path) == "export s --format header --namespace tuned"
+
+
+def test_a_header_goes_to_the_users_study_but_not_to_a_shipped_one(own: Workplace) -> None:
+    printed(own, "export s")
+    assert (own.folder / "studies" / "s" / "export" / "tuned.h").is_file()
+    shipped = settings.data_dir("studies")
+    before = sorted(shipped.rglob("*"))
+    for study in ("hgemm-24-h200", str(shipped / "hgemm-24-h200")):
+        text = printed(own, f"export {study}")
+        assert "\n  hgemm-24-h200-export/tuned.h\n" in text
+    assert (own.folder / "hgemm-24-h200-export" / "tuned.h").is_file()
+    assert sorted(shipped.rglob("*")) == before
+
+
+def test_a_limited_export_claims_nothing_that_no_final_measured(own: Workplace) -> None:
+    """Of the shipped study with 14 of its 17 kernels: its search saw some that serve as faster than the
+    winner's final."""
+    text = printed(own, "export hgemm-24-h200 --max-kernels 14")
+    exported = json.loads(printed(own, "export hgemm-24-h200 --format json"))
+    winners = {
+        tuple(str(row["problem"]["dims"][name]) for name in ("m", "n", "k")): row for row in exported["rows"]
+    }
+    table = re.findall(
+        r"^// +(\d+) +(\d+) +(\d+) +1 +tn +[\d.]+ +([\d.]+) +([\d.]+)(~?) +\d+$",
+        (own.folder / "hgemm-24-h200-export" / "tuned.h").read_text(),
+        re.MULTILINE,
+    )
+    searched = [row for row in table if row[-1]]
+    assert 0 < len(searched) < len(table)
+    assert f"figures of {len(searched)} shapes are from the search, marked ~" in text
+    for m, n, k, torch, cublaslt, _ in table:
+        assert float(torch) <= winners[m, n, k]["speedup_torch"] + 5e-4
+        assert float(cublaslt) <= winners[m, n, k]["speedup_cublaslt_tuned"] + 5e-4
+    rows_ = (own.folder / "hgemm-24-h200-export" / "tuned.cu").read_text()
+    for m, n, k, *_ in searched:
+        assert re.search(rf"\{{\{{\{{{m}, {n}, {k}, 1, Layout::kTN\}}.*\}}, false, ", rows_)
 
 
 def test_compare_measures_the_baselines_alone(tuned: Workplace) -> None:

@@ -59,17 +59,31 @@ def cells(text: str, line: int) -> list[str]:
 
 
 def test_a_line_holds_the_result() -> None:
-    text = tables.results([row("ffn")], DEFAULT, "github")
+    text = tables.results([row("ffn")], "github")
     assert dict(zip(cells(text, 0), cells(text, 1), strict=True)) == {
         "shape": "ffn 64x4096x4096 tn",
-        "ours us": "10",
-        "torch us": "10.5",
+        "ours us": "10.00",
+        "torch us": "10.50",
         "vs torch": "1.050",
-        "% roofline": "90",
-        "verdict (torch)": "faster",
+        "95 %": "1.040-1.060",
+        "roofline %": "90",
+        "verdict": "faster",
+    }
+
+
+def test_winners_are_differences_from_the_default() -> None:
+    text = tables.configs([row("ffn"), row("lost", None, None)], DEFAULT, "github")
+    assert dict(zip(cells(text, 0), cells(text, 1), strict=True)) == {
+        "shape": "ffn 64x4096x4096 tn",
         "kernel": "tile=64x256x64 swap_ab=true",
         "launch": "swizzle=8",
     }
+    assert "lost" not in text
+
+
+def test_too_few_rounds_leave_no_interval() -> None:
+    pair = Paired(ratio=1.05, low=None, high=None, n=3)
+    assert cells(tables.results([row(ratios={TORCH: pair})], "github"), 1)[3:5] == ["1.050", "-"]
 
 
 def test_ratios_keep_their_digits() -> None:
@@ -95,15 +109,13 @@ def test_columns_follow_what_was_measured() -> None:
         style="github",
     )
     header = cells(full, 0)
-    assert header[2:6] == ["torch us", "vs torch", "vs cublaslt-tuned", "vs best layout"]
-    assert dict(zip(header, cells(full, 1), strict=True))["vs best layout"] == "0.900"
+    assert header[2:7] == ["torch us", "vs torch", "95 %", "vs cublaslt-tuned", "best layout"]
+    assert dict(zip(header, cells(full, 1), strict=True))["best layout"] == "0.900"
 
 
 def test_a_problem_without_a_winner_says_why() -> None:
-    text = tables.results(
-        [row("lost", None, None, why="no kernel was right", roofline_us=None)], DEFAULT, "github"
-    )
-    assert cells(text, 1) == ["lost 64x4096x4096 tn", "-", "10.5", "-", "-", "none", "-", "-"]
+    text = tables.results([row("lost", None, None, why="no kernel was right", roofline_us=None)], "github")
+    assert cells(text, 1) == ["lost 64x4096x4096 tn", "-", "10.50", "-", "-", "-", "none"]
     assert "lost 64x4096x4096 tn: no kernel was right" in text
     assert text.count("no kernel was right") == 1
 
@@ -177,8 +189,12 @@ def test_summary_lines() -> None:
         "  22 of 24 shapes: 12 faster, 6 ties, 4 slower (win rate 55 %);"
         " not counted: 1 missing (1x8192x8192), 1 impossible (64x64x64)",
         "  by size: < 1 GFLOP 1.100 (8 of 10 faster)",
-        "  80 % of the measured roofline (geometric mean)",
     ]
+
+
+def test_the_share_of_the_roofline_is_one_line() -> None:
+    assert tables.roofline_line(SUMMARY).startswith("80 % of the measured roofline")
+    assert tables.roofline_line(SUMMARY.model_copy(update={"roofline": None})) == ""
 
 
 def test_one_tie_is_no_ties() -> None:
@@ -250,12 +266,12 @@ def test_builds_shows_figures_and_failures() -> None:
 
 
 def test_a_terminal_gets_lines_that_fit_and_is_told_so() -> None:
-    whole = tables.results([row("ffn")], DEFAULT).splitlines()
-    fitting = tables.results([row("ffn")], DEFAULT, width=60).splitlines()
-    assert [line[:59] for line in whole] == [line.rstrip("…") for line in fitting[: len(whole)]]
-    assert all(len(line) == 60 and line.endswith("…") for line in fitting[: len(whole)])
+    whole = tables.configs([row("ffn")], DEFAULT).splitlines()
+    fitting = tables.configs([row("ffn")], DEFAULT, width=40).splitlines()
+    assert [line[:39] for line in whole] == [line.rstrip("…") for line in fitting[: len(whole)]]
+    assert all(len(line) == 40 and line.endswith("…") for line in fitting[: len(whole)])
     assert "cut to the terminal" in fitting[len(whole)]
-    assert tables.results([row("ffn")], DEFAULT, width=max(map(len, whole))).splitlines() == whole
+    assert tables.configs([row("ffn")], DEFAULT, width=max(map(len, whole))).splitlines() == whole
 
 
 def test_a_pipe_gets_everything(capsys: pytest.CaptureFixture[str]) -> None:

@@ -174,10 +174,37 @@ def test_studies_are_found_by_name_or_path(tmp_path: Path) -> None:
     Study.open_or_create(tmp_path, header("first"), [P1]).close()
     assert find(tmp_path, "first") == tmp_path / "first"
     assert find(Path("elsewhere"), str(tmp_path / "first")) == tmp_path / "first"
-    with pytest.raises(UserError, match=r"no study 'second' in .*; there are first"):
+    with pytest.raises(UserError, match=r"no study 'second' in .*; known: first"):
         find(tmp_path, "second")
     with pytest.raises(UserError, match="there are none"):
         find(tmp_path / "empty", "second")
+
+
+def test_shipped_studies_are_found_last_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, shipped = tmp_path / "mine", tmp_path / "shipped"
+    for root, name in [(mine, "both"), (shipped, "both"), (shipped, "example")]:
+        Study.open_or_create(root, header(name), [P1]).close()
+    assert find(mine, "both", shipped) == mine / "both"
+    assert find(mine, "example", shipped) == shipped / "example"
+    with pytest.raises(UserError, match=r"; known: both; shipped: example$"):
+        find(mine, "neither", shipped)
+    with pytest.raises(UserError, match=r"; there are none; shipped: both, example$"):
+        find(tmp_path / "empty", "neither", shipped)
+    with pytest.raises(UserError, match=r"; known: both, example$"):
+        find(shipped, "neither", shipped)
+    monkeypatch.chdir(tmp_path)
+    Path("example").mkdir()  # an export's, say
+    assert find(mine, "example", shipped) == shipped / "example"
+
+
+def test_a_folder_that_is_no_study_is_told(tmp_path: Path) -> None:
+    mine, shipped = tmp_path / "mine", tmp_path / "shipped"
+    Study.open_or_create(shipped, header("example"), [P1]).close()
+    (mine / "example").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"mine/example is no study: no study\.json in it; there are none"):
+        find(mine, "example", shipped)
+    with pytest.raises(UserError, match=r"mine is no study: no study\.json in it"):
+        find(tmp_path / "other", str(mine), shipped)
 
 
 def test_a_damaged_header_is_one_line(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_a_problem_from_extents() -> None:
 
 
 def test_an_unknown_op_and_arch_name_what_there_is() -> None:
-    with pytest.raises(UserError, match=r"no op 'sgemm'; there are hgemm"):
+    with pytest.raises(UserError, match=r"no op 'sgemm'; known: hgemm"):
         op("sgemm")
     with pytest.raises(UserError, match=r"no kernels for sm_80; it has some for sm_90a"):
         op("hgemm").nominal_device("sm_80")
