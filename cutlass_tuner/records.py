@@ -1,6 +1,7 @@
 """The records every stage speaks: frozen, typed, refusing unknown keys.
 
-Everything that is written to a study, sent to the measuring child or exported is one of these.
+Everything that is written to a study (`events`), sent to the measuring child (`wire`) or exported is made
+of these.
 No record knows GEMM from attention: a problem is an op plus named dimensions, a config is a
 family plus named knobs, and the op's `Space` gives both their meaning.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from cutlass_tuner.records import Config, L2Mode, Problem, Record
-from cutlass_tuner.statistics import Paired
+from cutlass_tuner.statistics import TIE, Paired
 
 TORCH = "torch"
 LT = "cublaslt"
@@ -53,6 +53,20 @@ class Row(Record):
     why: str = ""
     throttle: tuple[str, ...] = ()
     control: Paired | None = None
+
+    @property
+    def beats_baselines(self) -> bool:
+        """Whether ours is faster than, or level with, each baseline that was measured; torch must be.
+
+        Level is a tie within `statistics.TIE`: where contests disagree much is unproven, and an unproven
+        loss of some per cent is no licence to ship. An impossible time is no win either.
+        """
+        measured = [name for name in BASELINES if self.outcomes.get(name, "missing") != "missing"]
+        return TORCH in measured and all(self._level(name) for name in measured)
+
+    def _level(self, baseline: str) -> bool:
+        tie = self.outcomes[baseline] == "tie" and self.ratios[baseline].ratio >= 1.0 / (1.0 + TIE)
+        return tie or self.outcomes[baseline] == "faster"
 
     @property
     def roofline(self) -> float | None:

@@ -102,9 +102,10 @@ def _refuse(text: str) -> int:
 def _give_up_output(error: OSError) -> int:
     """Tell that a write found no room; a reader that left is not told. What stdout still holds is dropped:
     Python would try to write it again at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+    if sys.stdout is not None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
     if error.errno != errno.EPIPE:
         print(f"cutlass-tuner: cannot write to stdout or the cache: {error.strerror}", file=sys.stderr)
     return 1

@@ -123,11 +123,14 @@ def page(unit: Unit) -> str:
             "BENCH_CUBLAS_LINE": commands.bench_line(unit.flags, unit.name, cublas=True),
             "PROBLEM": problem,
             "SEARCHED": _searched(unit),
-            "RUN_LINES": "\n".join(
-                f"    {run_command(tuned.problem, tuned.config, unit.provenance.l2)}" for tuned in unit.served
-            ),
+            "RUN_LINES": "\n".join(f"    {_run_line(unit, tuned)}" for tuned in unit.served),
         },
     )
+
+
+def _run_line(unit: Unit, tuned: Tuned) -> str:
+    origin = unit.provenance
+    return run_command(tuned.problem, tuned.config, origin.l2, origin.environment.compiler)
 
 
 def _searched(unit: Unit) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cutlass_tuner.records import Config, Environment, KernelConfig, L2Mode, Problem
-from cutlass_tuner.results import TORCH, Outcome
+from cutlass_tuner.results import TORCH
 
 
 @dataclass(frozen=True)
@@ -16,8 +15,9 @@ class Tuned:
     `launch_codes` are the launch knobs as the host library's ABI wants them (abi.h, `ct_call.launch`).
     `time_us` is device microseconds a call, everything the caller pays included.
     `speedup_*` is the baseline's time divided by ours in the same contest, above 1 where ours is
-    faster; None where that baseline was not measured. `outcomes` are a final's verdicts by baseline.
-    `from_search`: no final measured this configuration here, so the figures are those of `substitute`.
+    faster; None where that baseline was not measured. `beats_baselines`: a final says so
+    (`results.Row.beats_baselines`). `from_search`: no final measured this configuration here, so the
+    figures are those of `substitute`.
     """
 
     problem: Problem
@@ -26,25 +26,12 @@ class Tuned:
     time_us: float
     speedup_torch: float | None = None
     speedup_cublaslt_tuned: float | None = None
-    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    beats_baselines: bool = False
     from_search: bool = False
 
     @property
     def kernel_key(self) -> str:
         return self.config.kernel.key
-
-    @property
-    def beats_baselines(self) -> bool:
-        """Whether a final found ours not slower than each baseline it measured: faster, or a tie.
-
-        False where it did not measure torch, where a time was impossible, and where there was no final.
-        """
-        measured = {name: outcome for name, outcome in self.outcomes.items() if outcome != "missing"}
-        return (
-            not self.from_search
-            and TORCH in measured
-            and all(outcome in ("faster", "tie") for outcome in measured.values())
-        )
 
 
 def substitute(winner: Tuned, config: Config, launch_codes: tuple[int, ...], speedup_torch: float) -> Tuned:
@@ -66,6 +53,7 @@ def substitute(winner: Tuned, config: Config, launch_codes: tuple[int, ...], spe
         time_us=winner.time_us * slowdown,
         speedup_torch=winner.speedup_torch / slowdown,
         speedup_cublaslt_tuned=None if tuned_lt is None else tuned_lt / slowdown,
+        beats_baselines=False,  # only a final may say so
         from_search=True,
     )
 

@@ -24,6 +24,7 @@ from cutlass_tuner.records import (
 )
 from cutlass_tuner.report import tables
 from cutlass_tuner.report.progress import Progress
+from cutlass_tuner.report.tables import counted
 from cutlass_tuner.results import LT_TUNED
 from cutlass_tuner.study import Study
 from cutlass_tuner.wire import ContestResult
@@ -40,13 +41,13 @@ def compare(options: CompareOptions) -> str:
         raise UserError(f"study {study.name} is of {study.header.op}, not of {op.name}")
     results: list[BaselineResult] = []
     finished: list[FinalRow] = []
-    title = f"compare {op.name}, {len(problems)} shapes"
+    title = f"compare {op.name}, {counted(len(problems), 'shape')}"
     with Bench(op, options.l2, options.gpu, setup.child_log()) as bench:
         device = bench.describe().device
         setup.check_fits(op, problems, device)
         winners = _winners(study, problems)
         with Progress(title) as progress:
-            progress.update(activity=f"building the winners of {len(winners)} shapes")
+            progress.update(activity=f"building the winners of {counted(len(winners), 'shape')}")
             builds = _built(winners, op, device.arch, options) if winners else {}
             if study is not None and (study.header.device.name, study.header.l2) != (device.name, options.l2):
                 progress.note(

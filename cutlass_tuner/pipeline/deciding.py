@@ -24,8 +24,9 @@ ENTRANTS = 8
 """Of a final: the winner, torch twice, cuBLASLt twice and torch in three other layouts."""
 CHECKS = 8
 """Launches of an entrant beside its rounds, in samples."""
-TRIALS = 3
-"""Launches of one of cuBLASLt's algorithms when it is tuned, in samples."""
+TRIALS, DECIDING = 5, 150
+"""Launches of one of cuBLASLt's algorithms when it is tuned, and of the best in its deciding rounds, in
+samples."""
 ATTEMPTS = 3
 """How often the finals of a problem are played, each time without the configs that failed in the last."""
 
@@ -55,6 +56,7 @@ class Deciding:
             spent = finals.effort(self._bench.op, problem)
             us = max(finals.expected_us(self._bench.op, problem), finals.SAMPLE_US)
             samples = (spent.finalists + 1) * (spent.rounds + CHECKS) + TRIALS * spent.algorithms
+            samples += DECIDING
             samples += sum(ENTRANTS * (rounds + CHECKS) for rounds in spent.final_rounds)
             contests = 1 + len(spent.final_rounds)
             total += BASE_S + contests * (CONTEST_S + spent.steady_s) + samples * us / 1e6
@@ -87,10 +89,13 @@ class Deciding:
         row: FinalRow | None = None
         wrong: set[str] = set()
 
-        def record(measurement: Measurement) -> None:
-            self._study.append(Measured(measurement=measurement, at_s=self._study.now_s()))
-            if not measurement.verdict.passed:
-                wrong.add(measurement.kernel.key)
+        def record(f: finals.Finalist, one: Measurement | Failure) -> None:
+            if isinstance(one, Failure):
+                self._study.run_failed(f.build.kernel, f.launch, problem, one)
+            else:
+                self._study.append(Measured(measurement=one, at_s=self._study.now_s()))
+            if isinstance(one, Failure) or not one.verdict.passed:
+                wrong.add(f.build.kernel.key)
 
         for _ in range(ATTEMPTS):
             finalists = self._finalists(problem, wrong)

@@ -131,7 +131,7 @@ def _tuned(op: registry.Op, row: Row) -> Tuned:
         time_us=row.ours_us,
         speedup_torch=_ratio(row, TORCH),
         speedup_cublaslt_tuned=_ratio(row, LT_TUNED),
-        outcomes=row.outcomes,
+        beats_baselines=row.beats_baselines,
     )
 
 
@@ -179,7 +179,7 @@ def _export_row(study: Study, op: registry.Op, row: Row) -> tables.ExportRow:
         problem=row.problem,
         kernel=row.winner.kernel.key,
         launch=row.winner.launch.key,
-        run_command=run_command(row.problem, row.winner, row.l2),
+        run_command=run_command(row.problem, row.winner, row.l2, study.header.environment.compiler),
         symbol=setup.emitter(op).symbol(row.winner.kernel),
         time_us=row.ours_us,
         torch_us=row.baseline_us.get(TORCH),

@@ -11,6 +11,7 @@ from cutlass_tuner.ops.registry import Op
 from cutlass_tuner.pipeline.bench import Bench
 from cutlass_tuner.records import (
     Build,
+    CardState,
     Config,
     Failure,
     KernelConfig,
@@ -93,36 +94,40 @@ def play(
     *,
     tuned: Callable[[], str],
     prefer: Sequence[KernelConfig],
-    record: Callable[[Measurement], None],
+    record: Callable[[Finalist, Measurement | Failure], None],
 ) -> Outcome | Failure:
     """Choose among the finalists in one contest, then measure the chosen one beside every baseline in
     others: a winner's figures never come from the samples that made it win.
 
     Ties go to the kernels in `prefer`, then to the earlier finalist. `tuned` is asked for cuBLASLt's best
     algorithm in between, when the card is as warm as in the final: the power state can change their
-    order. `record` is called with every measurement as soon as its contests are over.
+    order. `record` is called with every finalist's measurement, or why it has none, as soon as a contest
+    is over.
     """
     semifinal = contest(bench, problem, [bench.reference(problem)], finalists)
     if isinstance(semifinal, Failure):
         return semifinal
-    measured = _measurements(bench, problem, finalists, semifinal, first=1, record=record)
+    measured = _measurements(bench, problem, finalists, semifinal, record)
     right = [f for f in finalists if f.config.key in measured and measured[f.config.key].verdict.passed]
     if not right:
         return Outcome(_no_winner(bench, problem, semifinal, measured), ())
     winner = _winner(right, measured, prefer)
     theirs = baselines(bench, problem, tuned())
-    verdicts: list[bool] = []
+    faults: list[str] = []
 
     def judged(result: ContestResult) -> None:
-        again = _measurements(bench, problem, [winner], result, first=len(theirs), record=record)
-        verdicts.append(winner.config.key in again and again[winner.config.key].verdict.passed)
+        one = bench.measurement(winner.build.kernel, winner.launch, problem, result, len(theirs))
+        record(winner, one)
+        if isinstance(one, Failure):
+            faults.append(f"the chosen kernel failed in the final: {one.reason}")
+        elif not one.verdict.passed:
+            faults.append(f"the chosen kernel gave a wrong answer in the final: {one.verdict.reasons[0]}")
 
     final = final_contests(bench, problem, theirs, [winner], judged)
     if isinstance(final, Failure):
         return final
-    passed = all(verdicts)
-    why = "" if passed else "the chosen kernel gave a wrong answer in the final"
-    row = final_row(bench, problem, final, winner.config if passed else None, why)
+    why = "; ".join(dict.fromkeys(faults))
+    row = final_row(bench, problem, final, None if faults else winner.config, why)
     return Outcome(row, baseline_results(theirs, problem, final))
 
 
@@ -140,8 +145,15 @@ def final_row(
         contests=tuple(len(each[entrants[0]]) for each in timed) if entrants else (),
         winner=winner,
         why=why,
-        card=results[-1].card,
+        card=_card(results),
     )
+
+
+def _card(results: Sequence[ContestResult]) -> CardState | None:
+    """The card in the last contest, with what held it back in any."""
+    cards = [result.card for result in results if result.card is not None]
+    held = dict.fromkeys(reason for card in cards for reason in card.throttle)
+    return cards[-1].model_copy(update={"throttle": tuple(held)}) if cards else None
 
 
 def final_contests(
@@ -192,16 +204,14 @@ def _measurements(
     problem: Problem,
     finalists: Sequence[Finalist],
     result: ContestResult,
-    *,
-    first: int,
-    record: Callable[[Measurement], None],
+    record: Callable[[Finalist, Measurement | Failure], None],
 ) -> dict[str, Measurement]:
-    """By config key, and recorded; finalists stand in the contest from entry `first` on."""
+    """A semifinal's, by config key, and recorded; its first entry is the reference."""
     found = {}
-    for index, f in enumerate(finalists):
-        one = bench.measurement(f.build.kernel, f.launch, problem, result, first + index)
+    for index, f in enumerate(finalists, start=1):
+        one = bench.measurement(f.build.kernel, f.launch, problem, result, index)
+        record(f, one)
         if isinstance(one, Measurement):
-            record(one)
             found[f.config.key] = one
     return found
 

@@ -69,7 +69,9 @@ def space(op: Op, arch: str, options: SpaceOptions) -> Space:
     """The op's space on this architecture, narrowed as the user asked. Raises UserError on any mistake."""
     loaded = Space.load(options.file) if options.file is not None else Space.of(op.name, arch)
     if loaded.arch != arch:
-        raise UserError(f"{options.file}: its kernels are for {loaded.arch}, not for {arch}")
+        raise UserError(
+            f"{options.file}: its kernels are for {loaded.arch}, not for {arch}; use a file for {arch}"
+        )
     return loaded.restrict(loaded.parse_choices(options.fix, options.family), options.family)
 
 

@@ -48,7 +48,8 @@ POWER_CAP = "power_cap"
 
 def terminal_width() -> int | None:
     """Columns of the terminal that stdout is; None where it is a file or a pipe."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    shown = sys.stdout is not None and sys.stdout.isatty()  # None where stdout was closed
+    return shutil.get_terminal_size().columns if shown else None
 
 
 def results(rows: Sequence[Row], style: Style = "simple") -> str:
@@ -245,7 +246,7 @@ def _shape(row: Row) -> str:
 
 def microseconds(value: float | None) -> str:
     """Four significant digits or whole microseconds; never an exponent."""
-    return ABSENT if value is None else f"{value:,.0f}" if value >= 1000 else f"{value:#.4g}"
+    return ABSENT if value is None else f"{value:,.0f}" if value >= 999.95 else f"{value:#.4g}"
 
 
 def _ratio(pair: Paired | None) -> str:

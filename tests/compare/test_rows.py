@@ -18,7 +18,8 @@ from cutlass_tuner.records import (
     LaunchConfig,
     Problem,
 )
-from cutlass_tuner.results import LT, LT_TUNED, TORCH, Row, in_layout
+from cutlass_tuner.results import LT, LT_TUNED, TORCH, Outcome, Row, in_layout
+from cutlass_tuner.statistics import Paired, verdict
 
 HGEMM = Contract(elements={"a": "f16", "b": "f16", "d": "f16"}, accumulator="f32")
 OURS = Config(kernel=KernelConfig(family="f", knobs={"stages": 4}), launch=LaunchConfig(knobs={"swizzle": 2}))
@@ -257,3 +258,36 @@ def test_a_final_of_several_contests_is_compared_contest_by_contest() -> None:
     [apart] = table([several], [p])
     assert together.outcomes[TORCH] == "faster"
     assert apart.outcomes[TORCH] == "tie" and apart.ratios[TORCH].ratio == pytest.approx(1.03)
+
+
+@pytest.mark.parametrize(
+    ("torch", "heuristic", "auto", "beats"),
+    [
+        ("faster", "faster", "faster", True),
+        ("tie", "tie", "tie", True),
+        ("faster", "missing", "missing", True),
+        ("missing", "faster", "faster", False),
+        ("impossible", "faster", "faster", False),
+        ("slower", "faster", "faster", False),
+        ("faster", "slower", "faster", False),
+        ("faster", "faster", "slower", False),
+        ("faster", "impossible", "faster", False),
+    ],
+)
+def test_beating_the_baselines_means_losing_to_none_that_was_measured(
+    torch: Outcome, heuristic: Outcome, auto: Outcome, beats: bool
+) -> None:
+    p = problem(1024)
+    [row] = table([final(p, 10.0, torch=10.0, cublaslt=10.0, cublaslt_tuned=10.0)], [p])
+    outcomes = {TORCH: torch, LT: heuristic, LT_TUNED: auto}
+    assert row.model_copy(update={"outcomes": outcomes}).beats_baselines is beats
+
+
+@pytest.mark.parametrize(("ratio", "beats"), [(0.996, True), (0.98, False)])
+def test_an_unproven_loss_of_some_per_cent_does_not_count_as_level(ratio: float, beats: bool) -> None:
+    p = problem(1024)
+    [row] = table([final(p, 10.0, torch=10.0)], [p])
+    unproven = Paired(ratio=ratio, low=0.9, high=1.1, n=39)
+    assert verdict(unproven) == "tie"
+    judged = row.model_copy(update={"ratios": {TORCH: unproven}, "outcomes": {TORCH: "tie"}})
+    assert judged.beats_baselines is beats

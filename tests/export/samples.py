@@ -17,7 +17,6 @@ from cutlass_tuner.records import (
     Problem,
     Tolerance,
 )
-from cutlass_tuner.results import LT, LT_TUNED, TORCH, Outcome
 
 CONTRACT = Contract(elements={"a": "f16", "b": "f16", "d": "f16"}, accumulator="f32")
 TOLERANCE = Tolerance(output_roundoff=2.0**-11, tiny=2.0**-25, accumulator_roundoff=2.0**-24, spread=4.0)
@@ -67,15 +66,6 @@ def problem(m: int, n: int, k: int, *, layout: str = "tn", batch: int = 1, count
     return Problem(op="hgemm", dims=dims, layout=layout, contract=CONTRACT, count=count)
 
 
-def outcomes(torch: float | None, cublaslt: float | None) -> dict[str, Outcome]:
-    """What a final of many quiet rounds would say of these ratios."""
-
-    def outcome(ratio: float | None) -> Outcome:
-        return "missing" if ratio is None else "faster" if ratio > 1.0 else "slower"
-
-    return {TORCH: outcome(torch), LT: outcome(torch), LT_TUNED: outcome(cublaslt)}
-
-
 def tuned(
     shape: Problem,
     config: KernelConfig,
@@ -86,8 +76,8 @@ def tuned(
     codes: tuple[int, ...] = (2, 1, 1, 0, 0),
 ) -> Tuned:
     launch = LaunchConfig(knobs={"swizzle": codes[0], "raster": "along_m", "splits": codes[2]})
-    verdicts = outcomes(torch, cublaslt)
-    return Tuned(shape, Config(kernel=config, launch=launch), codes, time_us, torch, cublaslt, verdicts)
+    beats = torch is not None and all(ratio is None or ratio > 1.0 for ratio in (torch, cublaslt))
+    return Tuned(shape, Config(kernel=config, launch=launch), codes, time_us, torch, cublaslt, beats)
 
 
 def texts(*configs: KernelConfig) -> dict[str, KernelText]:

@@ -51,10 +51,13 @@ def test_every_winner_of_a_shipped_study_comes_back_from_its_command_line(
     for problem in study.problems:
         winner = study.ledger.finals[problem.key].winner
         assert winner is not None
-        program, *arguments = shlex.split(run_command(problem, winner, "warm"))
+        program, *arguments = shlex.split(
+            run_command(problem, winner, "warm", study.header.environment.compiler)
+        )
         assert program == "cutlass-tuner" and main(arguments) == 0
         again, config, l2 = meant(asked[-1])
         assert (again.key, config, l2) == (problem.key, winner, "warm")
+        assert asked[-1].toolchain.compiler == "nvcc"
         assert {"layout", *asked[-1].knobs} == {*winner.kernel.knobs, *winner.launch.knobs}
     assert len(asked) == len(study.problems) > 0
 
@@ -65,8 +68,9 @@ def test_a_batch_and_another_layout_come_back_too(asked: list[RunOptions]) -> No
     space, device = Space.of("hgemm", "sm_90a"), op.nominal_device("sm_90a")
     kernel = space.effective(space.kernel(layout="tt", tile_n=64, stages=9), device)
     launch = space.effective_launch(kernel, space.launch(swizzle=2), problem, device)
-    command = run_command(problem, Config(kernel=kernel, launch=launch), "cold")
+    command = run_command(problem, Config(kernel=kernel, launch=launch), "cold", "nvrtc 13.0, g++ 13.3.0")
     assert main(shlex.split(command)[1:]) == 0
+    assert asked[-1].toolchain.compiler == "nvrtc"
     assert meant(asked[-1]) == (problem, Config(kernel=kernel, launch=launch), "cold")
 
 
@@ -74,4 +78,6 @@ def test_booleans_are_spelled_as_the_space_files_do() -> None:
     op = registry.op("hgemm")
     space = Space.of("hgemm", "sm_90a")
     config = Config(kernel=space.kernel(swap_ab=True), launch=space.launch())
-    assert " --set swap_ab=true " in run_command(op.problem((64, 64, 64), "tn"), config, "cold")
+    assert " --set swap_ab=true " in run_command(
+        op.problem((64, 64, 64), "tn"), config, "cold", "nvcc 13.0.88, g++ 13.3.0"
+    )

@@ -1,4 +1,4 @@
-"""The finals of one problem: one contest chooses, another measures; ties go to kernels already in use."""
+"""The finals of one problem: one contest chooses, three others measure; ties go to kernels already in use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cutlass_tuner.pipeline.bench import Bench
 from cutlass_tuner.records import Failure, KernelConfig, Measurement
 from cutlass_tuner.settings import settings
 from cutlass_tuner.space import Space
-from cutlass_tuner.wire import ContestResult, Timed
+from cutlass_tuner.wire import ContestResult, Refused, Timed
 from pipeline import tuner
 from pipeline.harness import ENTRANTS
 
@@ -56,13 +56,18 @@ def play(
     bench: Bench, entrants: list[finals.Finalist], prefer: list[KernelConfig]
 ) -> tuple[finals.Outcome, list[Measurement]]:
     recorded: list[Measurement] = []
+
+    def record(_: finals.Finalist, one: Measurement | Failure) -> None:
+        assert isinstance(one, Measurement), one
+        recorded.append(one)
+
     outcome = finals.play(
         bench,
         PROBLEM,
         entrants,
         tuned=lambda: "cd" * 64,
         prefer=prefer,
-        record=recorded.append,
+        record=record,
     )
     assert not isinstance(outcome, Failure), outcome
     return outcome, recorded
@@ -115,7 +120,7 @@ def test_the_semifinal_is_recorded_before_the_final_is_asked_for(bench: Bench, t
         finalists(kernel(64), kernel(128)),
         tuned=str,
         prefer=[],
-        record=lambda _: contests.append(len(asked(tmp_path))),
+        record=lambda *_: contests.append(len(asked(tmp_path))),
     )
     assert contests == [1, 1, 2, 3, 4]
 
@@ -128,7 +133,7 @@ def test_cublaslt_is_tuned_between_semifinal_and_final(bench: Bench, tmp_path: P
         before.append(len(asked(tmp_path)))
         return ""
 
-    finals.play(bench, PROBLEM, finalists(kernel(64)), tuned=tuned, prefer=[], record=lambda _: None)
+    finals.play(bench, PROBLEM, finalists(kernel(64)), tuned=tuned, prefer=[], record=lambda *_: None)
     assert before == [1]
 
 
@@ -177,3 +182,30 @@ def test_without_an_algorithm_the_tuned_baseline_is_left_out(bench: Bench) -> No
 def test_baselines_keep_the_problems_own_layout(bench: Bench) -> None:
     entries = finals.baselines(bench, OP.problem((512, 512, 512), "tt"), "ab")
     assert [entry.layout for entry in entries] == ["tt"] * 4 + ["tn", "nn", "nt"]
+
+
+def test_a_winner_refused_in_one_contest_of_the_final_makes_room_and_says_why(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play_contest, count = bench.contest, 0
+    failure = Failure(stage="launch", reason="out of memory")
+
+    def once_refused(*args: Any, **named: Any) -> ContestResult | Failure:
+        nonlocal count
+        count += 1
+        result = play_contest(*args, **named)
+        if count != 2 or isinstance(result, Failure):
+            return result
+        refused = Refused(name=result.entries[-1].name, failure=failure)
+        return result.model_copy(update={"entries": (*result.entries[:-1], refused)})
+
+    monkeypatch.setattr(bench, "contest", once_refused)
+    told: list[Measurement | Failure] = []
+    (one,) = finalists(kernel(64))
+    outcome = finals.play(
+        bench, PROBLEM, [one], tuned=str, prefer=[], record=lambda f, seen: told.append(seen)
+    )
+    assert isinstance(outcome, finals.Outcome)
+    assert outcome.row.winner is None
+    assert outcome.row.why == "the chosen kernel failed in the final: out of memory"
+    assert failure in told and one.config.key not in outcome.row.entrants
