@@ -98,10 +98,10 @@ def across(
     """Compare two samples of several contests in a row; `contests` counts the rounds of each, () = one.
 
     The ratio is the median of the contests' ratios. The interval reaches from the least to the greatest
-    bound of theirs, so that nothing is proven where contests disagree. Raises ValueError where the
-    rounds do not add up.
+    bound of theirs, so that nothing is proven where contests disagree. None where either has no samples.
+    Raises ValueError where the rounds do not add up.
     """
-    if len(contests) < 2:
+    if len(contests) < 2 or not samples or not reference:
         return paired(samples, reference)
     if not len(samples) == len(reference) == sum(contests):
         raise ValueError(

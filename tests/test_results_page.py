@@ -40,3 +40,7 @@ def test_the_results_page_holds_every_table_of_the_shown_study_and_the_curves(pr
     assert all(curve.startswith("| after ") for curve in curves)
     for table in (means, results, configs, *curves):
         assert table in page, table
+    besides = [part for part in printed.split("\n\n") if part.startswith("    search: ")]
+    assert len(besides) == 2
+    for figures in besides:
+        assert figures in page, figures

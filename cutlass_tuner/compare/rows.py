@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cutlass_tuner.compare.floors import floor_us, roofline_us
 from cutlass_tuner.events import BaselineResult, FinalRow
-from cutlass_tuner.records import (
-    DeviceFacts,
-    Problem,
-)
+from cutlass_tuner.records import DeviceFacts, Problem
 from cutlass_tuner.results import BASELINES, CONTROL, TORCH, Outcome, Row, in_layout
 from cutlass_tuner.statistics import Paired, across, below_floor, median_us, verdict
 
@@ -62,7 +59,7 @@ def _row(
     # A baseline that gave a wrong answer is no competitor; `missing` says why.
     samples = {name: times for name, times in entrants if name not in failures}
     ours, contests = _ours(problem, final, samples), final.contests if final else ()
-    ratios = {name: pair for name in BASELINES if (pair := _against(samples.get(name), ours, contests))}
+    ratios = {name: pair for name in BASELINES if (pair := across(ours, samples.get(name, ()), contests))}
     impossible = [name for name in BASELINES if below_floor(samples.get(name, ()), floor)]
     wrong = below_floor(ours, floor)
     why = final.why if final else NO_FINALS
@@ -82,7 +79,7 @@ def _row(
             if name not in ratios
         },
         best_layout=_best_layout(ours, samples, contests),
-        control=_against(samples.get(TORCH), samples.get(CONTROL, ()), contests),
+        control=across(samples.get(CONTROL, ()), samples.get(TORCH, ()), contests),
         roofline_us=roofline_us(size, flops, device, l2),
         floor_us=floor,
         why="; ".join(filter(None, (why, *_impossible(floor, wrong, impossible)))),
@@ -106,19 +103,12 @@ def _outcome(pair: Paired | None, impossible: bool) -> Outcome:
     return "impossible" if impossible else verdict(pair)
 
 
-def _against(
-    theirs: tuple[float, ...] | None, ours: tuple[float, ...], contests: tuple[int, ...]
-) -> Paired | None:
-    """Ours against theirs; None where one of them has no samples."""
-    return across(ours, theirs, contests) if ours and theirs else None
-
-
 def _best_layout(
     ours: tuple[float, ...], samples: dict[str, tuple[float, ...]], contests: tuple[int, ...]
 ) -> Paired | None:
     """Ours against the fastest of torch's layouts: the least of the ratios. None without another layout."""
     others = [name for name in samples if name.startswith(in_layout(TORCH, ""))]
-    pairs = [pair for name in (TORCH, *others) if (pair := _against(samples.get(name), ours, contests))]
+    pairs = [pair for name in (TORCH, *others) if (pair := across(ours, samples.get(name, ()), contests))]
     return min(pairs, key=lambda pair: pair.ratio) if others and pairs else None
 
 

@@ -12,8 +12,8 @@ def run_command(problem: Problem, config: Config, l2: L2Mode, compiler: str) -> 
     """`cutlass-tuner run` with every knob of `config` written out, for a shell.
 
     It asks for the same kernel, launch and compiler (`compiler` as an `Environment` says it) whatever the
-    defaults become. Knobs whose value only a space of
-    the user's own allows need that file's `--space` beside it.
+    defaults become. Knobs whose value only a space of the user's own allows need that file's `--space`
+    beside it.
     """
     dims = problem.dims
     extents = [value for name, value in dims.items() if not (name == "batch" and value == 1)]

@@ -8,13 +8,7 @@ from cutlass_tuner.build.builder import Builder
 from cutlass_tuner.events import BaselineMeasured, BaselineResult, FinalRow, Finished, Measured
 from cutlass_tuner.pipeline import finals
 from cutlass_tuner.pipeline.bench import Bench
-from cutlass_tuner.records import (
-    Build,
-    Failure,
-    KernelConfig,
-    Measurement,
-    Problem,
-)
+from cutlass_tuner.records import Build, Failure, KernelConfig, Measurement, Problem
 from cutlass_tuner.results import LT_TUNED
 from cutlass_tuner.study import Study
 
@@ -55,8 +49,8 @@ class Deciding:
         for problem in self._study.problems:
             spent = finals.effort(self._bench.op, problem)
             us = max(finals.expected_us(self._bench.op, problem), finals.SAMPLE_US)
-            samples = (spent.finalists + 1) * (spent.rounds + CHECKS) + TRIALS * spent.algorithms
-            samples += DECIDING
+            samples = (spent.finalists + 1) * (spent.rounds + CHECKS) + DECIDING
+            samples += TRIALS * spent.algorithms
             samples += sum(ENTRANTS * (rounds + CHECKS) for rounds in spent.final_rounds)
             contests = 1 + len(spent.final_rounds)
             total += BASE_S + contests * (CONTEST_S + spent.steady_s) + samples * us / 1e6

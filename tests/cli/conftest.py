@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 import cutlass_tuner
+from cutlass_tuner.cli import main
 
 COMMANDS = ("tune", "build", "compare", "run", "show", "export", "cache_show", "cache_prune")
 
@@ -35,6 +37,21 @@ class Asked:
             return reply()
 
         setattr(self.module, name, command)
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
+    """Runs a command line that is a mistake, and returns the one line on stderr that tells it."""
+
+    def line(command: str) -> str:
+        assert main(command.split()) == 2
+        printed, errors = capsys.readouterr()
+        assert printed == ""
+        assert errors.startswith("cutlass-tuner: ")
+        assert errors.count("\n") == 1
+        return errors
+
+    return line
 
 
 @pytest.fixture

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from compare.samples import H200
 from cutlass_tuner.compare.floors import MIB, STREAM_MIB, STREAM_US, floor_us, roofline_us, stream_us
-from cutlass_tuner.records import DeviceFacts
 
-H200 = DeviceFacts(
-    name="NVIDIA H200",
-    arch="sm_90a",
-    sm_count=132,
-    memory_bytes=150 << 30,
-    l2_bytes=60 << 20,
-    smem_per_block_bytes=232448,
-    driver="580",
-    clock_mhz=1980,
-)
 H100 = H200.model_copy(update={"name": "NVIDIA H100 80GB HBM3"})
 
 MEASURED = [

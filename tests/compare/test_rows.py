@@ -6,13 +6,13 @@ import math
 
 import pytest
 
+from compare.samples import H200
 from cutlass_tuner.compare import BEST_LAYOUT, rows, summary
 from cutlass_tuner.events import BaselineResult, FinalRow
 from cutlass_tuner.records import (
     CardState,
     Config,
     Contract,
-    DeviceFacts,
     Failure,
     KernelConfig,
     LaunchConfig,
@@ -23,16 +23,6 @@ from cutlass_tuner.statistics import Paired, verdict
 
 HGEMM = Contract(elements={"a": "f16", "b": "f16", "d": "f16"}, accumulator="f32")
 OURS = Config(kernel=KernelConfig(family="f", knobs={"stages": 4}), launch=LaunchConfig(knobs={"swizzle": 2}))
-H200 = DeviceFacts(
-    name="NVIDIA H200",
-    arch="sm_90a",
-    sm_count=132,
-    memory_bytes=150 << 30,
-    l2_bytes=60 << 20,
-    smem_per_block_bytes=232448,
-    driver="580",
-    clock_mhz=1980,
-)
 ROUNDS = 10
 DRIFT = [1.0 + 0.015 * i for i in range(ROUNDS)]
 
