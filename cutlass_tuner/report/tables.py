@@ -65,7 +65,7 @@ def results(rows: Sequence[Row], style: Style = "simple") -> str:
         header += [f"vs {name}"] + ["95 %"] * (name == HEADLINE)
     header += ["best layout"] * with_best + ["roofline %", "verdict"]
     lines = [_line(row, shown, with_best) for row in rows]
-    return "\n".join([_table(lines, header, style), *notes(rows)])
+    return _with_notes(_table(lines, header, style), rows, style)
 
 
 def configs(
@@ -97,7 +97,13 @@ def baselines(rows: Sequence[Row], style: Style = "simple") -> str:
     """The baselines alone: a line a problem with each one's microseconds, then why any is missing."""
     shown = [name for name in BASELINES if any(name in row.baseline_us for row in rows)]
     lines = [[_shape(row), *(microseconds(row.baseline_us.get(name)) for name in shown)] for row in rows]
-    return "\n".join([_table(lines, ["shape", *(f"{name} us" for name in shown)], style), *notes(rows)])
+    return _with_notes(_table(lines, ["shape", *(f"{name} us" for name in shown)], style), rows, style)
+
+
+def _with_notes(table: str, rows: Sequence[Row], style: Style) -> str:
+    """In markdown a blank line ends the table: without it the notes would be its last rows."""
+    said = notes(rows)
+    return "\n".join([table, *[""] * bool(said and style == "github"), *said])
 
 
 def _line(row: Row, shown: list[str], with_best: bool) -> list[str]:

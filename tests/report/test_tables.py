@@ -137,6 +137,12 @@ def test_notes_for_missing_baselines_throttling_and_impossible_times() -> None:
     assert tables.notes([row()]) == []
 
 
+def test_in_markdown_notes_are_no_rows_of_the_table() -> None:
+    capped = row("x", throttle=(tables.POWER_CAP,))
+    assert "|\n\nat the card's power limit" in tables.results([capped], "github")
+    assert "\n\n" not in tables.results([capped]) + tables.results([row()], "github")
+
+
 def test_the_power_limit_is_one_line_for_all_and_hides_no_other_reason() -> None:
     capped = row("x", throttle=(tables.POWER_CAP,))
     both = row("y", throttle=(tables.POWER_CAP, "hw_thermal"))
