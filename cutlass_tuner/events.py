@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from cutlass_tuner.ideas import Answer, Idea, Rejection
 from cutlass_tuner.records import (
     Build,
     CardState,
@@ -129,14 +130,54 @@ class Finished(Record):
     at_s: float
 
 
+class Asked(Record):
+    """A proposer was asked, in this round (from 1). `prompt` is all it was given to read, `schema_digest`
+    names the schema of the answer; `transport` says how it was asked ("anthropic", "replay", "manual")."""
+
+    event: Literal["asked"] = "asked"
+    round: int
+    transport: str
+    prompt: str
+    prompt_digest: str
+    schema_digest: str
+    at_s: float
+
+
+class Answered(Record):
+    """The answer to the question of the same round, and what was taken over of it.
+
+    `dropped` are ids of earlier ideas that the proposer gives up.
+    """
+
+    event: Literal["answered"] = "answered"
+    round: int
+    transport: str
+    answer: Answer
+    ideas: tuple[Idea, ...] = ()
+    dropped: tuple[str, ...] = ()
+    rejected: tuple[Rejection, ...] = ()
+    at_s: float
+
+
 Event = Annotated[
-    KernelBuilt | KernelFailed | Measured | RunFailed | BaselineMeasured | KernelTold | Finished,
+    KernelBuilt
+    | KernelFailed
+    | Measured
+    | RunFailed
+    | BaselineMeasured
+    | KernelTold
+    | Finished
+    | Asked
+    | Answered,
     Field(discriminator="event"),
 ]
 
 
 class StudyHeader(Record):
-    """A study's frozen inputs: what must agree for a run to go on with it."""
+    """A study's frozen inputs: what must agree for a run to go on with it.
+
+    `simulated` names the recorded study that stood in for the GPU, "" where a GPU measured.
+    """
 
     name: str
     op: str
@@ -146,4 +187,5 @@ class StudyHeader(Record):
     space_digest: str
     l2: L2Mode
     created: str
+    simulated: str = ""
     version: int = 1

@@ -19,7 +19,8 @@ from cutlass_tuner.records import L2Mode
 
 SamplerName = Literal["portfolio", "tpe", "gp", "random"]
 CompilerName = Literal["nvcc", "nvrtc"]
-ExportFormat = Literal["header", "json", "csv"]
+ExportFormat = Literal["header", "json", "csv", "training"]
+Effort = Literal["low", "medium", "high"]
 
 NAMESPACE = "tuned"
 _NAMESPACE = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*", re.ASCII)
@@ -76,13 +77,65 @@ class SpaceOptions:
     fix: Mapping[str, str] = field(default_factory=dict)
 
 
+LLMS = ("anthropic", "manual", "none")
+REPLAY = "replay:"
+
+
+@dataclass(frozen=True)
+class LlmOptions:
+    """Which language model proposes ideas, and what it may cost.
+
+    `llm` is "anthropic", "manual", "none" or "replay:DIR" (a folder of recorded replies, or a study); None is
+    anthropic where a credential is set, else none. `replies` is the folder in which manual replies appear.
+    `max_tokens` limits one answer, `max_usd` the whole run, `rounds` how often the model is asked. With
+    `history` it is shown results of nearby shapes from earlier studies on the same GPU.
+    """
+
+    llm: str | None = None
+    replies: Path | None = None
+    model: str = "claude-opus-5-5"
+    effort: Effort = "medium"
+    max_tokens: int = 32_000
+    max_usd: float = 2.0
+    rounds: int = 6
+    history: bool = True
+
+    def __post_init__(self) -> None:
+        known = self.llm is None or self.llm in LLMS or self.llm.startswith(REPLAY)
+        if not known or self.llm == REPLAY:
+            raise UserError(f"--llm {self.llm}: use {', '.join(LLMS)} or {REPLAY}DIR")
+        _at_least(1, llm_max_tokens=self.max_tokens, llm_rounds=self.rounds)
+        if not (0 < self.max_usd < math.inf):
+            raise UserError(f"--llm-max-usd is {self.max_usd:g}; give an amount above 0, like 2")
+        if (self.llm == "manual") != (self.replies is not None):
+            raise UserError("--llm manual and --replies DIR belong together: replies are read from DIR")
+
+
+@dataclass(frozen=True)
+class ProposeOptions:
+    """Write down what a language model would be asked in the first round of a tune: prompt and schema.
+
+    `out` is the file, `study` one whose results and earlier ideas are part of it (None: a fresh start).
+    """
+
+    op: str
+    shapes: Path
+    studies: Path
+    out: Path
+    arch: str = "sm_90a"
+    study: str | None = None
+    history: bool = True
+    space: SpaceOptions = field(default_factory=SpaceOptions)
+
+
 @dataclass(frozen=True)
 class TuneOptions:
     """Search the kernels of `op` for every problem in the file `shapes`.
 
     The run ends at whichever comes first: `budget_s` wall-clock seconds, `builds` kernels in the study, or
     every problem's best kernel at least `target` times as fast as torch.matmul, as screened. `study` None:
-    named after the op, the shapes file, the GPU and the space.
+    named after the op, the shapes file, the GPU and the space. `simulate` names a recorded study that stands
+    in for the GPU.
     """
 
     op: str
@@ -96,8 +149,10 @@ class TuneOptions:
     study: str | None = None
     l2: L2Mode = "cold"
     gpu: int = 0
+    simulate: str | None = None
     space: SpaceOptions = field(default_factory=SpaceOptions)
     toolchain: ToolchainOptions = field(default_factory=ToolchainOptions)
+    llm: LlmOptions = field(default_factory=LlmOptions)
 
     def __post_init__(self) -> None:
         _at_least(1, builds=self.builds)
@@ -214,3 +269,25 @@ class ExportOptions:
             }
             for option in (name for name, is_given in given.items() if is_given):
                 raise UserError(f"{option} applies to --format header, not to --format {self.format}")
+
+
+@dataclass(frozen=True)
+class LabOptions:
+    """Replay a recorded study under several ways to search, many times, and compare how fast each gets near
+    the best that is recorded.
+
+    `data` is the recorded study; `replies` are folders of recorded replies, one set each; `arms` None: all
+    that can run. Every arm gets `builds` kernels and is repeated with `seeds` seeds. The report goes to `out`.
+    """
+
+    data: str
+    studies: Path
+    out: Path
+    replies: tuple[Path, ...] = ()
+    arms: tuple[str, ...] | None = None
+    builds: int = 96
+    seeds: int = 10
+    jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        _at_least(1, builds=self.builds, seeds=self.seeds, jobs=self.jobs)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 Scalar = StrictBool | StrictInt | StrictStr
 """A knob's value. Strict, so that `True` never becomes 1 and "8" never becomes 8."""
 
-Stage = Literal["check", "emit", "build", "load", "plan", "launch", "verify", "time", "worker"]
+Stage = Literal["propose", "check", "emit", "build", "load", "plan", "launch", "verify", "time", "worker"]
 """Where a `Failure` happened, in the order a trial meets them. "worker" is the child itself."""
 
 L2Mode = Literal["cold", "warm"]
@@ -109,10 +109,12 @@ class Config(Record):
 
 
 class Proposal(Record):
-    """A kernel somebody wants built, and who: "default", "textbook", "analytic", "sampler", "user"."""
+    """A kernel somebody wants built, and who: "default", "textbook", "analytic", "nvmmh", "llm", "sampler",
+    "user". `idea` is the id of the idea it belongs to (`ideas.Idea`), "" for none."""
 
     kernel: KernelConfig
     source: str
+    idea: str = ""
 
 
 class DeviceFacts(Record):

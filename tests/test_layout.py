@@ -17,9 +17,10 @@ import cutlass_tuner
 PACKAGE = Path(cutlass_tuner.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-STAGES = {"emit", "build", "measure", "verify", "compare", "refine", "export", "report", "study"}
+STAGES = {"propose", "emit", "build", "measure", "verify", "compare", "refine", "export", "report", "study"}
 LAYERS = (
     {"records", "errors"},
+    {"ideas"},
     {"wire", "abi", "events"},
     {"ops", "space", "settings", "options", "probe", "statistics", "results"},
     STAGES,

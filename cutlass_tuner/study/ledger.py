@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from cutlass_tuner.events import (
+    Answered,
+    Asked,
     BaselineMeasured,
     BaselineResult,
     Event,
@@ -79,6 +81,8 @@ class Ledger:
     run_failures: list[RunFailed] = field(default_factory=list)
     baselines: dict[tuple[str, str], BaselineResult] = field(default_factory=dict)
     finals: dict[str, FinalRow] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)
+    answered: list[Answered] = field(default_factory=list)
     attempted: set[tuple[str, str, str]] = field(default_factory=set)
     elapsed_s: float = 0.0
     _failed: set[tuple[str, str, str]] = field(default_factory=set)
@@ -107,6 +111,10 @@ class Ledger:
             self.told[event.kernel.key] = event
         elif isinstance(event, Finished):
             self.finals[event.row.problem] = event.row
+        elif isinstance(event, Asked):
+            self.asked.append(event)
+        elif isinstance(event, Answered):
+            self.answered.append(event)
 
     def _absorb_failure(self, event: RunFailed) -> None:
         self.run_failures.append(event)
