@@ -277,7 +277,8 @@ class LabOptions:
     the best that is recorded.
 
     `data` is the recorded study; `replies` are folders of recorded replies, one set each; `arms` None: all
-    that can run. Every arm gets `builds` kernels and is repeated with `seeds` seeds. The report goes to `out`.
+    that can run. Every arm gets `builds` kernels, and is repeated with `seeds` seeds. The report goes to the
+    folder `out`.
     """
 
     data: str

@@ -67,6 +67,14 @@ Jobs = Annotated[
     typer.Option("--jobs", metavar="N", help="Compilers at once (else what cores and memory allow)."),
 ]
 
+History = Annotated[
+    bool,
+    typer.Option(
+        "--history/--no-history",
+        help="Show the model results of nearby shapes from earlier studies on the same GPU.",
+    ),
+]
+
 
 def studies_dir(given: Path | None) -> Path:
     """The folder to read studies from: the option, else what the environment says.

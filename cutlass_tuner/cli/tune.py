@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cutlass_tuner.cli import arguments
 from cutlass_tuner.cli.values import duration_s
-from cutlass_tuner.options import SamplerName, TuneOptions
+from cutlass_tuner.options import Effort, LlmOptions, SamplerName, TuneOptions
 
 
 def tune(
@@ -60,6 +61,45 @@ def tune(
     cutlass: arguments.Cutlass = None,
     compiler: arguments.Compiler = "nvcc",
     gpu: arguments.Gpu = TuneOptions.gpu,
+    simulate: Annotated[
+        str | None,
+        typer.Option(
+            "--simulate",
+            metavar="STUDY",
+            help="Replay this recorded study instead of building and measuring. Needs no GPU.",
+        ),
+    ] = None,
+    llm: Annotated[
+        str | None,
+        typer.Option(
+            "--llm",
+            metavar="WHO",
+            help="Who proposes ideas: anthropic, manual (with --replies), replay:DIR or none (else "
+            "anthropic where a credential is set).",
+        ),
+    ] = None,
+    replies: Annotated[
+        Path | None,
+        typer.Option(
+            "--replies", metavar="DIR", help="With --llm manual: requests are written here and replies read."
+        ),
+    ] = None,
+    llm_model: Annotated[
+        str, typer.Option("--llm-model", metavar="ID", help="The model that is asked.")
+    ] = LlmOptions.model,
+    llm_effort: Annotated[
+        Effort, typer.Option("--llm-effort", metavar="low|medium|high", help="How long it may think.")
+    ] = LlmOptions.effort,
+    llm_max_tokens: Annotated[
+        int, typer.Option("--llm-max-tokens", metavar="N", help="The most tokens of one answer.")
+    ] = LlmOptions.max_tokens,
+    llm_max_usd: Annotated[
+        float, typer.Option("--llm-max-usd", metavar="USD", help="The most that a run may spend on a model.")
+    ] = LlmOptions.max_usd,
+    llm_rounds: Annotated[
+        int, typer.Option("--llm-rounds", metavar="N", help="How often the model is asked at most.")
+    ] = LlmOptions.rounds,
+    history: arguments.History = LlmOptions.history,
 ) -> None:
     """Find the fastest kernel for every shape by measuring.
 
@@ -78,8 +118,19 @@ def tune(
         study=study,
         l2=l2,
         gpu=gpu,
+        simulate=simulate,
         space=arguments.space(space, only, fix),
         toolchain=arguments.toolchain(nvcc, cutlass, compiler, jobs),
+        llm=LlmOptions(
+            llm=llm,
+            replies=replies,
+            model=llm_model,
+            effort=llm_effort,
+            max_tokens=llm_max_tokens,
+            max_usd=llm_max_usd,
+            rounds=llm_rounds,
+            history=history,
+        ),
     )
 
     from cutlass_tuner import pipeline

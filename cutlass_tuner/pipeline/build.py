@@ -11,7 +11,7 @@ from cutlass_tuner.events import KernelBuilt, KernelFailed
 from cutlass_tuner.ops import registry
 from cutlass_tuner.options import BuildOptions
 from cutlass_tuner.pipeline import setup
-from cutlass_tuner.pipeline.tune import BATCH, SEEDS
+from cutlass_tuner.pipeline.searching import BATCH, SEEDS
 from cutlass_tuner.records import Build, Proposal
 from cutlass_tuner.report import tables
 

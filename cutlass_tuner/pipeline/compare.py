@@ -14,8 +14,8 @@ from cutlass_tuner.ops import registry
 from cutlass_tuner.options import CompareOptions
 from cutlass_tuner.pipeline import finals, setup
 from cutlass_tuner.pipeline.bench import Bench
+from cutlass_tuner.pipeline.searching import BATCH
 from cutlass_tuner.pipeline.show import default_config, open_study, rows_text
-from cutlass_tuner.pipeline.tune import BATCH
 from cutlass_tuner.records import (
     Build,
     Config,

@@ -1,0 +1,213 @@
+"""One run of the search on one study: propose, build, measure, verify, refine, decide."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+from cutlass_tuner.build.builder import Builder
+from cutlass_tuner.build.pool import Pool, default_jobs
+from cutlass_tuner.events import KernelBuilt, KernelFailed, KernelTold
+from cutlass_tuner.options import TuneOptions
+from cutlass_tuner.pipeline import setup
+from cutlass_tuner.pipeline.bench import Bench
+from cutlass_tuner.pipeline.deciding import Deciding
+from cutlass_tuner.pipeline.screening import Screening
+from cutlass_tuner.records import Build, Failure, KernelConfig, Problem, Proposal
+from cutlass_tuner.refine.budget import Budget
+from cutlass_tuner.refine.search import Search
+from cutlass_tuner.report.progress import Progress
+from cutlass_tuner.report.tables import counted
+from cutlass_tuner.space import Candidates
+from cutlass_tuner.study import Study
+
+BATCH = 5
+FIRST_BATCH = 2
+"""The first batch of each compiler is small: what it teaches is worth more than its share of the cost."""
+QUEUED_BATCHES = 2
+"""Batches waiting behind the running ones, so that no core idles while the GPU measures."""
+SEEDS = 32
+"""Starting kernels, best first. They cover the shapes; after that what was measured knows better."""
+
+
+class Searching:
+    """One run of the search on one study."""
+
+    def __init__(
+        self,
+        options: TuneOptions,
+        bench: Bench,
+        builder: Builder,
+        *,
+        space: setup.Space,
+        candidates: Candidates,
+        study: Study,
+        started: float,
+    ) -> None:
+        self.options, self.op, self.problems = options, bench.op, study.problems
+        self.bench, self.space, self.study = bench, space, study
+        self.candidates = candidates
+        self.device = study.header.device
+        self._started = started
+        self.builder = builder
+        self.screening = Screening(bench, space, study)
+        self.deciding = Deciding(bench, study, builder)
+        self.budget = Budget(
+            seconds=options.budget_s,
+            builds=options.builds,
+            target=options.target,
+            finals_s=self.deciding.expected_s(),
+        )
+        self._in_flight: dict[str, Proposal] = {}
+        self._submitted = 0
+
+    def elapsed(self) -> float:
+        """Seconds of this run, its start included."""
+        return time.monotonic() - self._started
+
+    @property
+    def done(self) -> int:
+        """Kernels built or failed, in all runs of this study."""
+        return len(self.study.ledger.proposals)
+
+    # --- the story
+
+    def whole(self) -> None:
+        with Progress(f"tune {self.op.name}, {counted(len(self.problems), 'shape')}") as progress:
+            self.progress = progress
+            for note in self.study.notes:
+                progress.note(note)
+            try:
+                reason = self._searched()
+            except KeyboardInterrupt:
+                progress.note(f"search ended: interrupted; {self._standing()}")
+                progress.note("no finals were run; the same command goes on from here")
+                raise
+            progress.note(f"search ended: {reason}")
+            self.deciding.every_shape(self._show)
+
+    def _standing(self) -> str:
+        """Where the search stands, in words."""
+        counts = self.study.summary()
+        if counts.geomean is None:
+            return "no kernel is measured yet"
+        found = len(self.problems) - len(counts.unsolved)
+        return (
+            f"as screened, the best kernels so far are {counts.geomean:.3f} times as fast as torch.matmul in "
+            f"the geometric mean over {found} of {len(self.problems)} shapes"
+        )
+
+    def _searched(self) -> str:
+        """Search until a limit is reached; which one."""
+        self._catch_up()
+        search = self._search()
+        with Pool(self.builder, self.options.toolchain.jobs or default_jobs()) as pool:
+            self._refill(search, pool)
+            return self._refine(search, pool)
+
+    def _catch_up(self) -> None:
+        """Screen what earlier runs left: kernels whose round was cut short, and shapes added since. The
+        search takes up what comes of it with everything else that is in the study."""
+        ledger = self.study.ledger
+        left = {build.kernel.key: list(self.problems) for build in ledger.unfinished()}
+        cut_short = set(left)
+        for problem in self.problems:
+            for build in ledger.untried(problem.key):
+                if build.kernel.key not in cut_short | ledger.condemned:
+                    left.setdefault(build.kernel.key, []).append(problem)
+        for key, problems in left.items():
+            build = ledger.builds[key]
+            serves = [p for p in problems if not self.space.check(build.kernel, None, p, self.device).illegal]
+            if serves and self.budget.search_s(self.elapsed()) != 0.0:
+                ready = self.deciding.ready(build.kernel)
+                if isinstance(ready, Build):
+                    self._screen(ready, serves)
+
+    def _search(self) -> Search:
+        estimate_us = self.op.prior(self.candidates, self.problems, self.device)
+        search = Search(
+            self.candidates,
+            self.space.kernel_knobs(),
+            self.problems,
+            setup.emitter(self.op).batch_key,
+            sampler=self.options.sampler,
+            seed=self.options.seed,
+            estimate_us=estimate_us,
+        )
+        search.restore(self.study.events())
+        seeds = self.op.seeds(self.space, self.candidates, estimate_us, self.problems, self.device)
+        search.enqueue(seeds[:SEEDS])
+        return search
+
+    # --- search
+
+    def _refill(self, search: Search, pool: Pool) -> None:
+        """Keep the compilers busy, within the limit on builds."""
+        while pool.pending < pool.jobs + QUEUED_BATCHES:
+            size = BATCH if self._submitted >= pool.jobs else FIRST_BATCH
+            left = self.budget.builds_left(self.done + len(self._in_flight))
+            batch = search.next_batch(size if left is None else min(size, left)) if left != 0 else []
+            if not batch:
+                return
+            self._submitted += 1
+            self._in_flight.update({p.kernel.key: p for p in batch})
+            pool.submit([p.kernel for p in batch])
+
+    def _refine(self, search: Search, pool: Pool) -> str:
+        while True:
+            reason = self.budget.stop(self.elapsed(), self.done, self._speedup())
+            if reason is not None:
+                return reason
+            self._refill(search, pool)
+            if not pool.pending:
+                return "every kernel of the space is built"
+            self._show("waiting for a build")
+            for kernels, results in pool.completed(timeout_s=0.5):
+                for kernel, result in zip(kernels, results, strict=True):
+                    self._take(search, kernel, result)
+
+    def _take(self, search: Search, kernel: KernelConfig, result: Build | Failure) -> None:
+        """Record a build, and screen it unless time is up: the next run then does (`_catch_up`)."""
+        proposal = self._in_flight.pop(kernel.key)
+        now = self.study.now_s()
+        if isinstance(result, Failure):
+            if result.lasting:
+                self.study.append(KernelFailed(proposal=proposal, failure=result, at_s=now))
+            search.tell(kernel, result)
+            return
+        self.study.append(KernelBuilt(proposal=proposal, build=result, at_s=now))
+        if self.budget.search_s(self.elapsed()) != 0.0:
+            search.tell(kernel, self._screen(result, self.problems))
+
+    def _screen(self, build: Build, problems: Sequence[Problem]) -> dict[str, float] | Failure:
+        """Measure a kernel and close its round; what `Screening.screen` answers."""
+        self._show(f"measuring {build.kernel.digest}")
+        outcome = self.screening.screen(build, problems)
+        ratios = {} if isinstance(outcome, Failure) else outcome
+        self.study.append(KernelTold(kernel=build.kernel, log_ratio=ratios, at_s=self.study.now_s()))
+        return outcome
+
+    def _speedup(self) -> float | None:
+        """The least speed-up over the problems; None while one has no right kernel."""
+        speedups = self.screening.speedups
+        return min(speedups[p.key] for p in self.problems) if len(speedups) == len(self.problems) else None
+
+    # --- display
+
+    def _left(self) -> float:
+        return max(0.0, self.options.budget_s - self.elapsed())
+
+    def _show(self, activity: str) -> None:
+        speedups = self.screening.speedups.values()
+        best = math.exp(sum(map(math.log, speedups)) / len(speedups)) if speedups else None
+        ledger = self.study.ledger
+        self.progress.update(
+            built=len(ledger.builds),
+            failed=len(ledger.failed),
+            rounds=len(ledger.told),
+            measurements=self.screening.measured,
+            best_geomean=best,
+            seconds_left=self._left(),
+            activity=activity,
+        )
