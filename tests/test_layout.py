@@ -22,7 +22,7 @@ LAYERS = (
     {"records", "errors"},
     {"ideas"},
     {"wire", "abi", "events"},
-    {"ops", "space", "settings", "options", "probe", "statistics", "results"},
+    {"ops", "space", "settings", "options", "probe", "statistics", "results", "roofline", "spelling"},
     STAGES,
     {"pipeline", "doctor", "machine"},
     {"cli"},

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from cutlass_tuner.compare.floors import floor_us, roofline_us
 from cutlass_tuner.events import BaselineResult, FinalRow
 from cutlass_tuner.records import DeviceFacts, Problem
 from cutlass_tuner.results import BASELINES, CONTROL, TORCH, Outcome, Row, in_layout
+from cutlass_tuner.roofline import floor_us, roofline_us
 from cutlass_tuner.statistics import Paired, across, below_floor, median_us, verdict
 
 NO_FINALS = "no finals were run"

@@ -11,14 +11,14 @@ from typing import Literal, Protocol
 from tabulate import tabulate
 
 from cutlass_tuner.events import KernelBuilt, KernelFailed
-from cutlass_tuner.records import Build, Config, Failure, KernelConfig, Scalar
+from cutlass_tuner.records import Build, Config, Failure, KernelConfig
 from cutlass_tuner.results import BASELINES, HEADLINE, Row, Summary
+from cutlass_tuner.spelling import kernel_text, knobs_text
 from cutlass_tuner.statistics import Paired, verdict
 
 Style = Literal["simple", "github"]
 
 ABSENT = "-"
-DEFAULT = "default"
 VERDICTS = {
     "faster": "faster",
     "tie": "tie",
@@ -201,32 +201,6 @@ def _build_cells(outcome: Build | Failure) -> list[str]:
     figures = (outcome.registers, outcome.spill_bytes, outcome.smem_bytes, outcome.stages, outcome.threads)
     result = "; ".join(("cached" if outcome.cached else "built", *outcome.warnings))
     return [*map(str, figures), f"{outcome.compile_s:.1f}", result]
-
-
-def kernel_text(kernel: KernelConfig, default: KernelConfig | None = None) -> str:
-    """A kernel as its differences from the default; the family is named where it is another one."""
-    if default is None or kernel.family != default.family:
-        return f"{kernel.family} {knobs_text(kernel.knobs)}".strip()
-    return knobs_text(kernel.knobs, default.knobs)
-
-
-def knobs_text(knobs: dict[str, Scalar], default: dict[str, Scalar] | None = None) -> str:
-    """The knobs that differ from `default` as name=value, in the knobs' own order; "default" if none.
-
-    A knob that only the default has is folded away in this config and not mentioned.
-    """
-    default = default or {}
-    # Compared with the type: True == 1 in Python, but not as a knob.
-    differing = [
-        f"{name}={_value(value)}"
-        for name, value in knobs.items()
-        if name not in default or (type(default[name]), default[name]) != (type(value), value)
-    ]
-    return " ".join(differing) or DEFAULT
-
-
-def _value(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _table(lines: list[list[str]], header: list[str], style: Style) -> str:

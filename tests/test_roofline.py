@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
 from compare.samples import H200
-from cutlass_tuner.compare.floors import MIB, STREAM_MIB, STREAM_US, floor_us, roofline_us, stream_us
+
+from cutlass_tuner.roofline import MIB, STREAM_MIB, STREAM_US, floor_us, roofline_us, stream_us
 
 H100 = H200.model_copy(update={"name": "NVIDIA H100 80GB HBM3"})
 
