@@ -54,7 +54,7 @@ class Idea(Record):
     hypothesis: str
     bottleneck: Bottleneck
     targets: tuple[str, ...] = Field(min_length=1)
-    expected: float = Field(gt=0)
+    expected: float = Field(gt=0, allow_inf_nan=False)
     family: str
     suggestions: tuple[Suggestion, ...] = ()
     narrowed: dict[str, tuple[Scalar, ...]] = Field(default_factory=dict)
@@ -101,7 +101,8 @@ class Answer(Record):
 
 Fate = Literal["waiting", "searching", "done", "lost", "dropped"]
 """waiting: no kernel of it measured yet; searching: the sampler may still choose in its part of the space;
-done: its suggestions are measured; lost: it gained nothing twice; dropped: by its proposer."""
+done: its suggestions are measured, and what it gained with is used up; lost: nothing of it gained anything;
+dropped: by its proposer."""
 
 
 class Fared(Record):

@@ -113,9 +113,9 @@ class LlmOptions:
 
 @dataclass(frozen=True)
 class ProposeOptions:
-    """Write down what a language model would be asked in the first round of a tune: prompt and schema.
+    """Write down what a language model is asked in the first round of a tune: prompt and schema.
 
-    `out` is the file, `study` one whose results and earlier ideas are part of it (None: a fresh start).
+    `out` is the file. `like` is a study whose GPU the kernels are for (None: any GPU of `arch`).
     """
 
     op: str
@@ -123,7 +123,7 @@ class ProposeOptions:
     studies: Path
     out: Path
     arch: str = "sm_90a"
-    study: str | None = None
+    like: str | None = None
     history: bool = True
     space: SpaceOptions = field(default_factory=SpaceOptions)
 
@@ -248,7 +248,7 @@ class ExportOptions:
     """Write a study's winners down for others.
 
     `out` None: a header goes to the folder `export` of the study (of a shipped study to ./STUDY-export);
-    JSON and CSV are the text that is returned.
+    JSON, CSV and training data are the text that is returned.
     `max_kernels` None: as many kernels as the winners need; it and `namespace` are the header's alone.
     """
 

@@ -31,12 +31,16 @@ class Settings:
     CUTLASS_TUNER_STUDIES  where studies are written (default ./studies)
     CUTLASS_PATH           a CUTLASS checkout to build with instead of the package's headers
     CUDA_HOME, CUDA_PATH   where a CUDA toolkit stands
+    ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN
+                           the language model's credential: whether there is one, never its value, which
+                           only the SDK reads
     """
 
     cache_dir: Path
     studies_dir: Path
     cutlass_dir: Path | None
     cuda_home: Path | None
+    llm_credential: bool
 
 
 def _path(name: str) -> Path | None:
@@ -53,4 +57,5 @@ def settings() -> Settings:
         studies_dir=_path("CUTLASS_TUNER_STUDIES") or Path("studies"),
         cutlass_dir=_path("CUTLASS_PATH"),
         cuda_home=_path("CUDA_HOME") or _path("CUDA_PATH"),
+        llm_credential=any(os.environ.get(name) for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")),
     )

@@ -35,6 +35,11 @@ CONCESSION = 0.02
 
 CONFIDENCE = 0.95
 
+STEADY = 1.2
+"""Within one contest the reference's samples lie milliseconds apart: where the largest is a fifth above the
+least, something stalled the machine, or the clock moved, while it was timed. One such contest in an otherwise
+quiet data set made a kernel 2.3 times as fast as cuBLAS."""
+
 
 class Paired(Record):
     """Ours against a reference over `n` paired rounds: `ratio` is reference/ours, above 1 = faster.
@@ -161,6 +166,11 @@ def pick(
         if pair is not None and verdict(pair) != "slower" and pair.ratio >= 1.0 / (1.0 + concession):
             return name
     return leader
+
+
+def disturbed(reference_us: Sequence[float]) -> bool:
+    """Do the reference's samples of one contest disagree so much that nothing in it may rank?"""
+    return len(reference_us) > 0 and max(reference_us) > STEADY * min(reference_us)
 
 
 def median_us(samples: Sequence[float]) -> float:

@@ -22,7 +22,18 @@ LAYERS = (
     {"records", "errors"},
     {"ideas"},
     {"wire", "abi", "events"},
-    {"ops", "space", "settings", "options", "probe", "statistics", "results", "roofline", "spelling"},
+    {
+        "ops",
+        "space",
+        "settings",
+        "options",
+        "probe",
+        "statistics",
+        "results",
+        "fortunes",
+        "roofline",
+        "spelling",
+    },
     STAGES,
     {"pipeline", "doctor", "machine"},
     {"cli"},
@@ -170,7 +181,9 @@ def test_every_import_is_a_declared_dependency() -> None:
     """What happens to be installed here, through something else, may be missing on the next machine."""
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 cannot read pyproject.toml")
     project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]
-    declared = {re.match(r"[\w-]+", one)[0] for one in project["dependencies"]}
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["plots"], *extras["heuristics"]]
+    declared = {re.match(r"[\w-]+", one)[0] for one in wanted}
     providers = metadata.packages_distributions()
     missing = {
         f"{path.relative_to(PACKAGE)} imports {name}"

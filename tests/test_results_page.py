@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,12 +10,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SHOWN, OTHER = "hgemm-24-h200", "hgemm-24-h200-random"
+SHOWN, OTHER, ASKED = "hgemm-24-h200", "hgemm-24-h200-random", "hgemm-24-h200-llm"
 
 
 @pytest.fixture(scope="module")
 def printed() -> str:
-    command = [sys.executable, str(ROOT / "tools" / "results"), SHOWN, OTHER]
+    command = [sys.executable, str(ROOT / "tools" / "results"), SHOWN, OTHER, ASKED]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -34,13 +35,13 @@ def test_the_readme_holds_the_recorded_table_and_means(printed: str) -> None:
 
 def test_the_results_page_holds_every_table_of_the_shown_study_and_the_curves(printed: str) -> None:
     page = (ROOT / "docs" / "results.md").read_text()
-    first, second = printed.split(f"## {OTHER}")
+    first, _, third = re.split(f"## (?:{OTHER}|{ASKED})\n", printed)
     _, means, results, configs, *_ = blocks(first)
-    curves = blocks(second)[-2:]
+    _, asked_means, asked_results, _, *curves = blocks(third)
     assert all(curve.startswith("| after ") for curve in curves)
-    for table in (means, results, configs, *curves):
+    for table in (means, results, configs, asked_means, asked_results, *curves):
         assert table in page, table
     besides = [part for part in printed.split("\n\n") if part.startswith("    search: ")]
-    assert len(besides) == 2
+    assert len(besides) == 3
     for figures in besides:
         assert figures in page, figures

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import queue
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from types import TracebackType
+from typing import Protocol
 
-from cutlass_tuner.build.builder import Builder, Outcome
+from cutlass_tuner.build.builder import Outcome
 from cutlass_tuner.records import KernelConfig
 
 BYTES_PER_JOB = 3 << 30
@@ -19,14 +21,24 @@ BYTES_PER_JOB = 3 << 30
 Finished = tuple[list[KernelConfig], list[Outcome]]
 
 
+class Builds(Protocol):
+    """What builds: a `Builder`, or a recording of one (`build.recorded`)."""
+
+    def build(self, kernels: Sequence[KernelConfig], cancelled: Event | None = None) -> list[Outcome]: ...
+
+
 class Pool:
     """Builds batches on `jobs` threads, each of which waits for one compiler.
 
-    A context manager: leaving it closes it. `submit` and `completed` are for one thread's use.
+    A context manager: leaving it closes it. `submit` and `completed` are for one thread's use. `inline` is
+    for a builder that answers at once: there are no threads, `completed` builds the batch that waits
+    longest, and two runs that ask the same are answered the same, in the same order.
     """
 
-    def __init__(self, builder: Builder, jobs: int) -> None:
+    def __init__(self, builder: Builds, jobs: int, *, inline: bool = False) -> None:
         self._builder = builder
+        self._inline = inline
+        self._waiting: deque[list[KernelConfig]] = deque()  # to be built inline
         self._cancelled = Event()
         self._done: queue.Queue[Finished | BaseException] = queue.Queue()
         self._executor = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="build")
@@ -36,7 +48,10 @@ class Pool:
     def submit(self, kernels: Sequence[KernelConfig]) -> None:
         """Have `kernels` built as one batch; returns at once."""
         self.pending += 1
-        self._executor.submit(self._work, list(kernels))
+        if self._inline:
+            self._waiting.append(list(kernels))
+        else:
+            self._executor.submit(self._work, list(kernels))
 
     def completed(self, timeout_s: float | None = None) -> list[Finished]:
         """Batches that are done, each with its outcomes in the order of its kernels.
@@ -44,6 +59,8 @@ class Pool:
         Waits up to `timeout_s` for the first (None: for ever, 0: not at all); empty when there is none
         or nothing is pending. An error that is no Failure (the cache cannot be written) is raised here.
         """
+        if self._waiting:
+            self._work(self._waiting.popleft())
         finished: list[Finished] = []
         wait: float | None = timeout_s
         while self.pending:

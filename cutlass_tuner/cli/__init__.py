@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from typer.main import get_group
 
 from cutlass_tuner import __version__
-from cutlass_tuner.cli import build, cache, compare, doctor, export, run, show, tune
+from cutlass_tuner.cli import build, cache, compare, doctor, export, lab, propose, run, show, tune
 from cutlass_tuner.errors import UserError
 
 app = typer.Typer(
@@ -60,11 +60,13 @@ def top(
 
 
 app.command()(tune.tune)
+app.command()(propose.propose)
 app.command()(build.build)
 app.command()(compare.compare)
 app.command()(run.run)
 app.command()(show.show)
 app.command()(export.export)
+app.command()(lab.lab)
 app.command()(doctor.doctor)
 app.add_typer(cache.app, name="cache")
 

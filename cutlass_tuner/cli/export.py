@@ -15,7 +15,7 @@ def export(
     *,
     study: arguments.Study,
     format: Annotated[
-        ExportFormat, typer.Option("--format", metavar="header|json|csv", help="What to write.")
+        ExportFormat, typer.Option("--format", metavar="header|json|csv|training", help="What to write.")
     ] = ExportOptions.format,
     out: Annotated[
         Path | None,
@@ -37,7 +37,7 @@ def export(
     ] = None,
     studies: arguments.Studies = None,
 ) -> None:
-    """Export a study as a C++ header, JSON or CSV.
+    """Export a study as a C++ header, JSON, CSV or training data.
 
     The header comes with one .cu to compile, a benchmark of its own, and needs nothing but CUTLASS.
     """

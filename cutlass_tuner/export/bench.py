@@ -5,7 +5,7 @@ from __future__ import annotations
 from cutlass_tuner.errors import UserError
 from cutlass_tuner.export import commands
 from cutlass_tuner.export.source import Unit
-from cutlass_tuner.export.template import fill
+from cutlass_tuner.export.template import comment, fill
 from cutlass_tuner.records import Tolerance
 
 _ELEMENTS = {
@@ -18,6 +18,7 @@ _ELEMENTS = {
 
 def bench(unit: Unit, tolerance: Tolerance) -> str:
     """The benchmark of `unit`, judging by the tolerance the study judged by."""
+    label = unit.provenance.label
     types = {operand: _element(unit.contract.elements[operand]) for operand in "abd"}
     return fill(
         "bench.cu.in",
@@ -26,6 +27,7 @@ def bench(unit: Unit, tolerance: Tolerance) -> str:
             "NAMESPACE": unit.namespace,
             "BENCH_LINE": commands.bench_line(unit.flags, unit.name, cublas=False),
             "BENCH_CUBLAS_LINE": commands.bench_line(unit.flags, unit.name, cublas=True),
+            "LABEL": f"{comment(label)}\n" if label else "",
             "COLD_L2": "true" if unit.provenance.l2 == "cold" else "false",
             "OUTPUT_ROUNDOFF": repr(tolerance.output_roundoff),
             "TINY": repr(tolerance.tiny),

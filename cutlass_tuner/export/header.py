@@ -122,6 +122,7 @@ def page(unit: Unit) -> str:
             "BENCH_LINE": commands.bench_line(unit.flags, unit.name, cublas=False),
             "BENCH_CUBLAS_LINE": commands.bench_line(unit.flags, unit.name, cublas=True),
             "PROBLEM": problem,
+            "LABEL": f"\n\n**{unit.provenance.label}.**" if unit.provenance.label else "",
             "SEARCHED": _searched(unit),
             "RUN_LINES": "\n".join(f"    {_run_line(unit, tuned)}" for tuned in unit.served),
         },

@@ -151,6 +151,7 @@ def _provenance(unit: Unit) -> str:
     env, origin = unit.provenance.environment, unit.provenance
     lines = [
         f"{unit.name}: CUTLASS GEMM kernels tuned by measuring, written by cutlass-tuner {env.tuner}",
+        *filter(None, [origin.label]),
         f"Study {origin.study}, {origin.date}" + (f", command: {origin.command}" if origin.command else ""),
         f"GPU {env.gpu} ({env.arch}, {env.sm_count} SMs), driver {env.driver}",
         f"CUDA {env.cuda}, {env.compiler}, CUTLASS {env.cutlass}; compared with torch {env.torch}, "

@@ -51,9 +51,14 @@ class ExportRow(Record):
 
 
 class ExportTable(Record):
-    """All rows of a study with what made them comparable. The JSON export is this record."""
+    """All rows of a study with what made them comparable. The JSON export is this record.
+
+    `simulated` names the recorded study the figures were replayed from; "", and not written, where a GPU
+    measured them.
+    """
 
     study: str
+    simulated: str = ""
     date: str
     l2: L2Mode
     environment: Environment
@@ -62,11 +67,12 @@ class ExportTable(Record):
 
 def to_json(table: ExportTable) -> str:
     """The table as JSON, which `ExportTable.model_validate_json` reads back unchanged."""
-    return table.model_dump_json(indent=2) + "\n"
+    return table.model_dump_json(indent=2, exclude=None if table.simulated else {"simulated"}) + "\n"
 
 
-def to_csv(rows: Sequence[ExportRow]) -> str:
-    """One header line and one line a problem: its dims, layout, count and name, then the result.
+def to_csv(rows: Sequence[ExportRow], simulated: str = "") -> str:
+    """One header line and one line a problem: its dims, layout, count and name, then the result. The
+    figures of a simulated study have its recording's name in a last column.
 
     An absent value is an empty field. Floats are written as Python's shortest exact text.
     """
@@ -74,10 +80,11 @@ def to_csv(rows: Sequence[ExportRow]) -> str:
     results = [name for name in ExportRow.model_fields if name != "problem"]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*dims, "layout", "count", "name", *results])
+    label = {"simulated": simulated} if simulated else {}
+    writer.writerow([*dims, "layout", "count", "name", *results, *label])
     for row in rows:
         problem = row.problem
         extents = [problem.dims.get(name, "") for name in dims]
         values = [getattr(row, name) for name in results]
-        writer.writerow([*extents, problem.layout, problem.count, problem.name, *values])
+        writer.writerow([*extents, problem.layout, problem.count, problem.name, *values, *label.values()])
     return out.getvalue()

@@ -76,10 +76,19 @@ class KernelText:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where the exported figures come from. `date` is ISO 8601; `command` is what a user would run again."""
+    """Where the exported figures come from. `date` is ISO 8601; `command` is what a user would run again;
+    `simulated` names the recorded study they were replayed from, "" where a GPU measured them."""
 
     environment: Environment
     l2: L2Mode
     study: str
     date: str
     command: str = ""
+    simulated: str = ""
+
+    @property
+    def label(self) -> str:
+        """What every file says of simulated figures; "" where they were measured."""
+        if not self.simulated:
+            return ""
+        return f"SIMULATED: figures replayed from the recorded study {self.simulated}, no GPU measured them"

@@ -103,3 +103,15 @@ def _ending(status: int) -> str:
     with contextlib.suppress(ValueError):
         return f"died of {signal.Signals(-status).name}"
     return f"died of signal {-status}"
+
+
+def visible(gpu: int) -> dict[str, str]:
+    """Environment of a child that is to see one GPU. An inherited CUDA_VISIBLE_DEVICES is a list that
+    `gpu` indexes."""
+    inherited = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if inherited is None:
+        return {"CUDA_VISIBLE_DEVICES": str(gpu)}
+    names = [name.strip() for name in inherited.split(",") if name.strip()]
+    if gpu >= len(names):
+        raise UserError(f"--gpu {gpu}: CUDA_VISIBLE_DEVICES={inherited} leaves {len(names)} GPUs")
+    return {"CUDA_VISIBLE_DEVICES": names[gpu]}

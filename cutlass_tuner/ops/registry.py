@@ -13,13 +13,17 @@ from cutlass_tuner.ops.columns import FloatArray
 from cutlass_tuner.ops.family import Family
 from cutlass_tuner.ops.hgemm import family as hgemm
 from cutlass_tuner.ops.hgemm import problem as hgemm_problem
+from cutlass_tuner.ops.hgemm import regimes as hgemm_regimes
 from cutlass_tuner.ops.hgemm import seeds as hgemm_seeds
 from cutlass_tuner.ops.hgemm import shapes as hgemm_shapes
+from cutlass_tuner.ops.hgemm.matmul_heuristics import HGEMM, MatmulHeuristics
 from cutlass_tuner.ops.hgemm.smem import Smem
+from cutlass_tuner.ops.regime import Regime
 from cutlass_tuner.records import (
     Contract,
     DeviceFacts,
     KernelConfig,
+    L2Mode,
     LaunchConfig,
     Problem,
     Proposal,
@@ -69,6 +73,12 @@ class Op:
     """What the host library read back that differs from what was asked, in words; "" where nothing does."""
     deterministic: Callable[[LaunchConfig], bool]
     """Whether a launch promises the same bits every time."""
+    regime: Callable[[Problem, DeviceFacts, L2Mode], Regime]
+    """What limits a problem, and the figures that say so."""
+    notes: Path
+    """How the op's kernels behave, in words, for whoever proposes some: a Markdown file."""
+    matmul_heuristics: MatmulHeuristics | None
+    """How NVIDIA's nvMatmulHeuristics is asked about the op; None where it cannot be."""
 
     def nominal_device(self, arch: str) -> DeviceFacts:
         """Facts to assume of a GPU of `arch` where none is at hand. Raises UserError for another arch."""
@@ -102,6 +112,9 @@ OPS: dict[str, Op] = {
         launch_codes=hgemm.launch_codes,
         ran_otherwise=hgemm.ran_otherwise,
         deterministic=hgemm.deterministic,
+        regime=hgemm_regimes.regime,
+        notes=Path(__file__).parent / "hgemm" / "notes.md",
+        matmul_heuristics=HGEMM,
     ),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from cutlass_tuner.build.builder import Builder
+from cutlass_tuner.build.pool import Builds
 from cutlass_tuner.events import BaselineMeasured, BaselineResult, FinalRow, Finished, Measured
 from cutlass_tuner.pipeline import finals
 from cutlass_tuner.pipeline.bench import Bench
@@ -28,7 +28,7 @@ ATTEMPTS = 3
 class Deciding:
     """Plays the finals of a study's problems and records them."""
 
-    def __init__(self, bench: Bench, study: Study, builder: Builder) -> None:
+    def __init__(self, bench: Bench, study: Study, builder: Builds) -> None:
         self._bench, self._study, self._builder = bench, study, builder
 
     def every_shape(self, show: Callable[[str], None]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from cutlass_tuner import settings
 from cutlass_tuner.build.toolchain import find_cutlass
 from cutlass_tuner.emit.gemm3x import HOST_HEADER
 from cutlass_tuner.errors import UserError
-from cutlass_tuner.export import header, tables
+from cutlass_tuner.export import header, tables, training
 from cutlass_tuner.export.rerun import run_command
 from cutlass_tuner.export.tuned import KernelText, Provenance, Tuned, substitute
 from cutlass_tuner.ops import registry
@@ -21,6 +22,7 @@ from cutlass_tuner.records import Config, KernelConfig
 from cutlass_tuner.report.tables import counted
 from cutlass_tuner.results import LT, LT_TUNED, TORCH, Row
 from cutlass_tuner.study import Study
+from cutlass_tuner.study.fared import fared
 from cutlass_tuner.verify.tolerance import tolerance
 
 
@@ -41,20 +43,45 @@ def export(options: ExportOptions) -> str:
 def _written(study: Study, op: registry.Op, rows: list[Row], options: ExportOptions) -> str:
     if options.format == "header":
         return _said(write_header(study, op, rows, options), study)
+    if options.format == "training":
+        return _placed(training.to_jsonl(search_log(study)), f"{study.name}.training.jsonl", options)
     table = tables.ExportTable(
         study=study.name,
+        simulated=study.header.simulated,
         date=study.header.created,
         l2=study.header.l2,
         environment=study.header.environment,
         rows=tuple(_export_row(study, op, row) for row in rows),
     )
-    text = tables.to_json(table) if options.format == "json" else tables.to_csv(table.rows)
+    text = tables.to_json(table) if options.format == "json" else tables.to_csv(table.rows, table.simulated)
+    return _placed(text, f"{study.name}.{options.format}", options)
+
+
+def _placed(text: str, name: str, options: ExportOptions) -> str:
+    """The text itself, or the path of the file of that name under `--out`."""
     if options.out is None:
         return text.rstrip("\n")
     options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"{study.name}.{options.format}"
+    path = options.out / name
     path.write_text(text, encoding="utf-8")
     return str(path)
+
+
+def search_log(study: Study) -> training.SearchLog:
+    """What the training export takes of a study."""
+    ledger = study.ledger
+    return training.SearchLog(
+        header=study.header,
+        asked=ledger.asked,
+        answered=ledger.answered,
+        fared=fared(ledger),
+        proposals=ledger.proposals,
+        builds=ledger.builds,
+        failed=ledger.failed,
+        measured=ledger.measured,
+        run_failures=ledger.run_failures,
+        rankings={problem: ledger.ranking(problem) for problem in ledger.measured},
+    )
 
 
 def header_folder(study: Study, options: ExportOptions) -> Path:
@@ -74,6 +101,8 @@ def header_folder(study: Study, options: ExportOptions) -> Path:
 def write_header(study: Study, op: registry.Op, rows: list[Row], options: ExportOptions) -> header.Exported:
     """The header and its companions, from the final winners."""
     tuned = [_tuned(op, row) for row in rows if row.winner is not None]
+    if study.header.simulated:  # nothing that no GPU measured may claim to beat a baseline
+        tuned = [replace(one, beats_baselines=False) for one in tuned]
     limited = options.max_kernels is not None
     others = [other for winner in tuned for other in _substitutes(op, study, winner)] if limited else []
     kernels = {t.kernel_key: t.config.kernel for t in [*tuned, *others]}
@@ -89,6 +118,7 @@ def write_header(study: Study, op: registry.Op, rows: list[Row], options: Export
             study=study.name,
             date=study.header.created,
             command=_command(options),
+            simulated=study.header.simulated,
         ),
         tolerance=tolerance(op.contract),
         out_dir=header_folder(study, options),
@@ -212,8 +242,9 @@ def _said(exported: header.Exported, study: Study) -> str:
     loss = f", {exported.loss:.1%} slower than with all" if exported.loss > 0 else ""
     searched = sum(tuned.from_search for tuned in exported.served)
     marked = f"; figures of {counted(searched, 'shape')} are from the search, marked ~" if searched else ""
+    origin = f"SIMULATED, replayed from {study.header.simulated}: " if study.header.simulated else ""
     return (
-        f"{counted(exported.shapes, 'shape')}, {counted(len(exported.kernels_used), 'kernel')}"
+        f"{origin}{counted(exported.shapes, 'shape')}, {counted(len(exported.kernels_used), 'kernel')}"
         f"{loss}{marked}\n{files}\n{_compile_lines(exported, study.header.environment.cutlass)}"
     )
 

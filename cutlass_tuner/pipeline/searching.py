@@ -6,15 +6,19 @@ import math
 import time
 from collections.abc import Sequence
 
-from cutlass_tuner.build.builder import Builder
-from cutlass_tuner.build.pool import Pool, default_jobs
+from cutlass_tuner import settings
+from cutlass_tuner.build.pool import Builds, Pool, default_jobs
 from cutlass_tuner.events import KernelBuilt, KernelFailed, KernelTold
 from cutlass_tuner.options import TuneOptions
 from cutlass_tuner.pipeline import setup
 from cutlass_tuner.pipeline.bench import Bench
+from cutlass_tuner.pipeline.conversation import Conversation
 from cutlass_tuner.pipeline.deciding import Deciding
+from cutlass_tuner.pipeline.past import nearby
 from cutlass_tuner.pipeline.screening import Screening
-from cutlass_tuner.records import Build, Failure, KernelConfig, Problem, Proposal
+from cutlass_tuner.propose.context import Context, Past
+from cutlass_tuner.propose.transport import Transport
+from cutlass_tuner.records import Build, Failure, Problem, Proposal
 from cutlass_tuner.refine.budget import Budget
 from cutlass_tuner.refine.search import Search
 from cutlass_tuner.report.progress import Progress
@@ -27,8 +31,15 @@ FIRST_BATCH = 2
 """The first batch of each compiler is small: what it teaches is worth more than its share of the cost."""
 QUEUED_BATCHES = 2
 """Batches waiting behind the running ones, so that no core idles while the GPU measures."""
+LISTEN_S = 0.5
+"""How long to wait for a build, or for an answer, before looking whether anything else has happened."""
 SEEDS = 32
 """Starting kernels, best first. They cover the shapes; after that what was measured knows better."""
+
+NOBODY_ASKED = (
+    "no language model is asked, as no ANTHROPIC_API_KEY is set: heuristics propose the starting kernels "
+    "(--llm none leaves this line out)"
+)
 
 
 class Searching:
@@ -38,11 +49,12 @@ class Searching:
         self,
         options: TuneOptions,
         bench: Bench,
-        builder: Builder,
+        builder: Builds,
         *,
         space: setup.Space,
         candidates: Candidates,
         study: Study,
+        transport: Transport | None,
         started: float,
     ) -> None:
         self.options, self.op, self.problems = options, bench.op, study.problems
@@ -57,8 +69,9 @@ class Searching:
             seconds=options.budget_s,
             builds=options.builds,
             target=options.target,
-            finals_s=self.deciding.expected_s(),
+            finals_s=0.0 if bench.simulated else self.deciding.expected_s(),
         )
+        self._transport = transport
         self._in_flight: dict[str, Proposal] = {}
         self._submitted = 0
 
@@ -74,9 +87,10 @@ class Searching:
     # --- the story
 
     def whole(self) -> None:
-        with Progress(f"tune {self.op.name}, {counted(len(self.problems), 'shape')}") as progress:
+        simulated = "simulated " if self.bench.simulated else ""
+        with Progress(f"{simulated}tune {self.op.name}, {counted(len(self.problems), 'shape')}") as progress:
             self.progress = progress
-            for note in self.study.notes:
+            for note in [*self.study.notes, *self._nobody_asked()]:
                 progress.note(note)
             try:
                 reason = self._searched()
@@ -86,6 +100,11 @@ class Searching:
                 raise
             progress.note(f"search ended: {reason}")
             self.deciding.every_shape(self._show)
+
+    def _nobody_asked(self) -> list[str]:
+        """A line where a language model would be asked if there were a credential."""
+        asked = self._transport is not None or self.options.llm.llm is not None
+        return [] if asked else [NOBODY_ASKED]
 
     def _standing(self) -> str:
         """Where the search stands, in words."""
@@ -102,9 +121,41 @@ class Searching:
         """Search until a limit is reached; which one."""
         self._catch_up()
         search = self._search()
-        with Pool(self.builder, self.options.toolchain.jobs or default_jobs()) as pool:
-            self._refill(search, pool)
-            return self._refine(search, pool)
+        reason = self._limit()
+        if reason is not None:
+            return reason
+        self.conversation = self._converse(search)
+        try:
+            with Pool(self.builder, self._jobs(), inline=self.bench.simulated) as pool:
+                self.conversation.begin()
+                return self._refine(search, pool)
+        finally:
+            self.conversation.close()
+
+    def _jobs(self) -> int:
+        return self.options.toolchain.jobs or (1 if self.bench.simulated else default_jobs())
+
+    def _converse(self, search: Search) -> Conversation:
+        return Conversation(
+            self._transport,
+            self._context(),
+            self.study,
+            self.screening,
+            search,
+            in_flight=self._in_flight,
+            ready=self.deciding.ready,
+            more=lambda: self._builds_left() != 0 and self.budget.search_s(self.elapsed()) != 0.0,
+            rounds=self.options.llm.rounds,
+            note=self.progress.note,
+        )
+
+    def _context(self) -> Context:
+        """What a proposer is told; winners of earlier studies only where somebody is asked."""
+        past: tuple[Past, ...] = ()
+        if self._transport is not None and self.options.llm.history and not self.study.header.simulated:
+            roots = [self.options.studies, settings.data_dir("studies")]
+            past = nearby(roots, self.study.header, self.problems)
+        return Context(self.op, self.space, self.problems, self.device, self.bench.l2, past)
 
     def _catch_up(self) -> None:
         """Screen what earlier runs left: kernels whose round was cut short, and shapes added since. The
@@ -142,11 +193,19 @@ class Searching:
 
     # --- search
 
+    def _limit(self) -> str | None:
+        """Which limit is reached, None while none is."""
+        return self.budget.stop(self.elapsed(), self.done, self._speedup())
+
+    def _builds_left(self) -> int | None:
+        """How many more kernels may be asked for, None without a limit."""
+        return self.budget.builds_left(self.done + len(self._in_flight))
+
     def _refill(self, search: Search, pool: Pool) -> None:
         """Keep the compilers busy, within the limit on builds."""
         while pool.pending < pool.jobs + QUEUED_BATCHES:
             size = BATCH if self._submitted >= pool.jobs else FIRST_BATCH
-            left = self.budget.builds_left(self.done + len(self._in_flight))
+            left = self._builds_left()
             batch = search.next_batch(size if left is None else min(size, left)) if left != 0 else []
             if not batch:
                 return
@@ -156,21 +215,46 @@ class Searching:
 
     def _refine(self, search: Search, pool: Pool) -> str:
         while True:
-            reason = self.budget.stop(self.elapsed(), self.done, self._speedup())
+            self.conversation.hear()
+            reason = self._limit()
             if reason is not None:
                 return reason
+            if self.bench.simulated and self.conversation.thinking:
+                self._await_answer()  # a recording is played in no time: no answer would ever be in time
+                continue
             self._refill(search, pool)
-            if not pool.pending:
+            if not pool.pending and self._all_built(search):
                 return "every kernel of the space is built"
-            self._show("waiting for a build")
-            for kernels, results in pool.completed(timeout_s=0.5):
-                for kernel, result in zip(kernels, results, strict=True):
-                    self._take(search, kernel, result)
+            self.conversation.go_on(idle=not pool.pending)
+            if pool.pending:
+                self._measure(search, pool)
+            elif self.conversation.thinking:
+                self._await_answer()
+            else:
+                return (
+                    f"every {'recorded kernel' if self.bench.simulated else 'kernel of the space'} is built"
+                )
 
-    def _take(self, search: Search, kernel: KernelConfig, result: Build | Failure) -> None:
+    def _all_built(self, search: Search) -> bool:
+        """Is nothing left that anybody could propose? Of kernels that are not recorded there is no end."""
+        return not self.bench.simulated and not search.pool.fresh.any()
+
+    def _await_answer(self) -> None:
+        self._show("waiting for the language model")
+        self.conversation.hear(LISTEN_S)
+
+    def _measure(self, search: Search, pool: Pool) -> None:
+        """Take the batches that are built, waiting a moment for the first."""
+        self._show("waiting for a build")
+        for kernels, results in pool.completed(timeout_s=LISTEN_S):
+            for kernel, result in zip(kernels, results, strict=True):
+                proposal = self._in_flight.pop(kernel.key)
+                self._take(search, proposal, result)
+                self.conversation.settle(proposal)
+
+    def _take(self, search: Search, proposal: Proposal, result: Build | Failure) -> None:
         """Record a build, and screen it unless time is up: the next run then does (`_catch_up`)."""
-        proposal = self._in_flight.pop(kernel.key)
-        now = self.study.now_s()
+        kernel, now = proposal.kernel, self.study.now_s()
         if isinstance(result, Failure):
             if result.lasting:
                 self.study.append(KernelFailed(proposal=proposal, failure=result, at_s=now))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import cutlass_tuner
@@ -13,20 +15,50 @@ from cutlass_tuner.build import nvrtc
 from cutlass_tuner.build import toolchain as tools
 from cutlass_tuner.build.builder import Builder
 from cutlass_tuner.build.cache import Cache
+from cutlass_tuner.build.pool import Builds
 from cutlass_tuner.build.toolchain import Toolchain
 from cutlass_tuner.emit import EMITTERS
 from cutlass_tuner.emit.emitter import Emitter
 from cutlass_tuner.errors import UserError
 from cutlass_tuner.ops.registry import Op
-from cutlass_tuner.options import SpaceOptions, ToolchainOptions
+from cutlass_tuner.options import SpaceOptions, ToolchainOptions, TuneOptions
+from cutlass_tuner.pipeline.bench import Bench
 from cutlass_tuner.records import DeviceFacts, Environment, Failure, Problem
-from cutlass_tuner.space import Space
+from cutlass_tuner.space import Candidates, Space
 from cutlass_tuner.wire import Described
 
 COMPILE_TIMEOUT_S = 300.0
 LOG_DAYS = 7
 
 __all__ = ["Space", "Toolchain"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a tune builds and measures with, and the kernels to choose from there: those of a GPU and its
+    compilers, or of a recording of them (`simulated`)."""
+
+    bench: Bench
+    builder: Builds
+    device: DeviceFacts
+    environment: Environment
+    space: Space
+    candidates: Candidates
+
+
+@contextmanager
+def machine(op: Op, options: TuneOptions, problems: Sequence[Problem], asked: Space) -> Iterator[Machine]:
+    """This machine, until the context ends; `asked` is the space on the op's first architecture. Raises
+    UserError saying what it lacks."""
+    found = toolchain(options.toolchain)
+    with Bench(op, options.l2, options.gpu, child_log(), options.seed) as bench:
+        described = bench.describe()
+        device = described.device
+        check_fits(op, problems, device)
+        fitting = asked if asked.arch == device.arch else space(op, device.arch, options.space)
+        candidates = fitting.candidates(problems, device)
+        builds = builder(found, device.arch, op, options.toolchain)
+        yield Machine(bench, builds, device, environment(described, found, builds), fitting, candidates)
 
 
 def toolchain(options: ToolchainOptions) -> Toolchain:

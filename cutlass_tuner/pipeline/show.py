@@ -10,11 +10,13 @@ from cutlass_tuner.compare import BEST_CUBLASLT, BEST_LAYOUT, rows, summary
 from cutlass_tuner.ops import registry
 from cutlass_tuner.options import ShowOptions
 from cutlass_tuner.pipeline import setup
+from cutlass_tuner.pipeline.simulated import label
 from cutlass_tuner.records import Config
-from cutlass_tuner.report import tables
+from cutlass_tuner.report import ideas, tables
 from cutlass_tuner.report.tables import counted
 from cutlass_tuner.results import BASELINES, Row
 from cutlass_tuner.study import Study
+from cutlass_tuner.study.fared import fared
 
 FAILURES_SHOWN = 5
 
@@ -39,7 +41,20 @@ def show(options: ShowOptions) -> str:
     ]
     failed = list(study.ledger.failed.values())[:FAILURES_SHOWN]
     reasons = [f"  not built: {e.proposal.kernel.key}: {e.failure.reason}" for e in failed]
-    return "\n".join([*head, *reasons, "", result_text(study, op)])
+    return "\n".join([*head, *reasons, *_ideas(study), "", result_text(study, op)])
+
+
+def _ideas(study: Study) -> list[str]:
+    """What a proposer said and how its ideas fared; [] where nobody was asked."""
+    answered = study.ledger.answered
+    if not answered:
+        return []
+    labels = {problem.key: problem.label for problem in study.problems}
+    width = tables.terminal_width()
+    told = ideas.ideas_table(fared(study.ledger), labels, width)
+    head = ["", "ideas, by torch's time / ours as screened:", told] if told else []
+    refused = ideas.rejections(answered, FAILURES_SHOWN, width)
+    return ["", *ideas.conversation_lines(answered), *refused, *head]
 
 
 def study_rows(study: Study, op: registry.Op) -> list[Row]:
@@ -55,8 +70,10 @@ def study_rows(study: Study, op: registry.Op) -> list[Row]:
 
 
 def result_text(study: Study, op: registry.Op, style: tables.Style = "simple") -> str:
-    """The result table and the summaries of a study."""
-    return rows_text(study_rows(study, op), default_config(op, study.header.device.arch), style)
+    """The result table and the summaries of a study, after its label where it was simulated."""
+    table = study_rows(study, op)
+    text = rows_text(table, default_config(op, study.header.device.arch), style)
+    return "\n".join([*label(study, table), text])
 
 
 def rows_text(table: Sequence[Row], default: Config | None, style: tables.Style = "simple") -> str:

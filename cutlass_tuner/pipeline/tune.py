@@ -1,17 +1,18 @@
-"""The main job, set up: op, space, device, study; `searching` then does it."""
+"""The main job, set up: op, space, machine, study; `searching` then does it."""
 
 from __future__ import annotations
 
 import datetime
+import sys
 import time
 
 from cutlass_tuner.events import StudyHeader
 from cutlass_tuner.ops import registry
 from cutlass_tuner.options import TuneOptions
-from cutlass_tuner.pipeline import setup
-from cutlass_tuner.pipeline.bench import Bench
+from cutlass_tuner.pipeline import setup, simulated
 from cutlass_tuner.pipeline.searching import Searching
-from cutlass_tuner.pipeline.show import result_text
+from cutlass_tuner.pipeline.show import open_study, result_text
+from cutlass_tuner.propose.transport import open_transport
 from cutlass_tuner.study import Study, default_name
 
 
@@ -21,28 +22,41 @@ def tune(options: TuneOptions) -> str:
     op = registry.op(options.op)
     problems = op.read_shapes(options.shapes)
     space = setup.space(op, next(iter(op.spaces)), options.space)  # a mistake in it is told on any machine
-    toolchain = setup.toolchain(options.toolchain)
-    with Bench(op, options.l2, options.gpu, setup.child_log(), options.seed) as bench:
-        described = bench.describe()
-        setup.check_fits(op, problems, described.device)
-        if described.device.arch != space.arch:
-            space = setup.space(op, described.device.arch, options.space)
-        candidates = space.candidates(problems, described.device)
-        builder = setup.builder(toolchain, described.device.arch, op, options.toolchain)
+    recording = _recording(options)
+    open_machine = setup.machine if recording is None else recording.machine
+    with open_machine(op, options, problems, space) as machine:
+        digest = machine.space.digest
+        name = default_name(op.name, machine.device.name, digest, problems, options.shapes.stem)
         header = StudyHeader(
-            name=options.study
-            or default_name(op.name, described.device.name, space.digest, problems, options.shapes.stem),
+            name=options.study or (name if recording is None else name + simulated.SUFFIX),
             op=op.name,
-            family=",".join(space.families),
-            environment=setup.environment(described, toolchain, builder),
-            device=described.device,
-            space_digest=space.digest,
+            family=",".join(machine.space.families),
+            environment=machine.environment,
+            device=machine.device,
+            space_digest=digest,
             l2=options.l2,
             created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            simulated="" if recording is None else recording.name,
         )
         with Study.open_or_create(options.studies, header, problems) as study:
             run = Searching(
-                options, bench, builder, space=space, candidates=candidates, study=study, started=started
+                options,
+                machine.bench,
+                machine.builder,
+                space=machine.space,
+                candidates=machine.candidates,
+                study=study,
+                transport=open_transport(options.llm, len(study.ledger.answered)),
+                started=started,
             )
             run.whole()
+            if recording is not None:
+                print(recording.told(study), file=sys.stderr)
             return result_text(study, op)
+
+
+def _recording(options: TuneOptions) -> simulated.Recording | None:
+    """The study that is to stand in for a GPU, None where none is."""
+    if options.simulate is None:
+        return None
+    return simulated.Recording(open_study(options.simulate, options.studies), options.simulate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,6 +13,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from cutlass_tuner.refine.focus import Focus
 from cutlass_tuner.refine.pool import Pool
 
 
@@ -29,14 +31,15 @@ class BatchSampler(BaseSampler):
     """A sampler over the rows of a pool. `begin` opens a batch; ask the study while `more` is true.
 
     Within a batch every kernel comes from one sibling group: `group` when given, else that of the
-    first kernel chosen. Asked outside a batch it proposes single kernels.
+    first kernel chosen. With a `focus` it is chosen among the focus's rows, for the sake of its problems.
+    Asked outside a batch it proposes single kernels.
     """
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
 
     @abstractmethod
-    def begin(self, study: Study, size: int, group: int | None = None) -> None:
+    def begin(self, study: Study, size: int, group: int | None = None, focus: Focus | None = None) -> None:
         """Open a batch of at most `size` kernels."""
 
     @abstractmethod
@@ -46,6 +49,10 @@ class BatchSampler(BaseSampler):
     @abstractmethod
     def choose(self, study: Study, trial: FrozenTrial) -> int:
         """The next row. The pool has a fresh one when this is called."""
+
+    def pick(self, study: Study, waiting: Sequence[int], size: int) -> list[int]:
+        """Up to `size` of the rows that somebody proposed, which wait in this order: those to build next."""
+        return list(waiting[:size])
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """All knobs, always: what is legal is a mask over rows, not a matter of distributions."""

@@ -12,6 +12,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from cutlass_tuner.refine.batch import BatchSampler, one_thread
+from cutlass_tuner.refine.focus import Focus
 from cutlass_tuner.refine.pool import Pool
 
 
@@ -31,24 +32,27 @@ class MaskedSampler(BatchSampler):
         self._make, self._seed, self._retries = make, seed, retries
         self._left = 0
         self._group: int | None = None
+        self._focus: Focus | None = None
         self._space = {name: d for name, d in pool.distributions.items() if not d.single()}
         self._fixed = {name: v[0] for name, v in pool.values.items() if len(v) == 1}
 
-    def begin(self, study: Study, size: int, group: int | None = None) -> None:
-        self._left, self._group = size, group
+    def begin(self, study: Study, size: int, group: int | None = None, focus: Focus | None = None) -> None:
+        self._left, self._group, self._focus = size, group, focus
 
     def more(self) -> bool:
         return self._left > 0 and bool(self._allowed().any())
 
     def _allowed(self) -> NDArray[np.bool_]:
-        if self._group is None:
-            return self.pool.fresh
-        allowed: NDArray[np.bool_] = self.pool.fresh & (self.pool.groups == self._group)
+        allowed = self.pool.fresh
+        if self._focus is not None:
+            allowed = allowed & self._focus.rows
+        if self._group is not None:
+            allowed = allowed & (self.pool.groups == self._group)
         return allowed
 
     def choose(self, study: Study, trial: FrozenTrial) -> int:
         if self._left == 0:
-            self._group = None
+            self._group = self._focus = None
         with one_thread():
             row = self._choose(study, trial)
         if self._left:
@@ -60,8 +64,8 @@ class MaskedSampler(BatchSampler):
         rng = np.random.default_rng([self._seed, trial.number])
         allowed = self._allowed()
         inner = self._make(int(rng.integers(2**31)))
-        # A proposal hardly ever falls into one sibling group by chance: go to the nearest at once.
-        tries = self._retries if self._group is None else 1
+        # A proposal hardly ever falls into one sibling group or an idea by chance: go to the nearest at once.
+        tries = self._retries if self._group is None and self._focus is None else 1
         params: dict[str, Any] = {}
         for _ in range(tries):
             params = inner.sample_relative(study, trial, self._space) if self._space else {}

@@ -75,7 +75,9 @@ class Pool:
             name: [kernel.knobs[name] for kernel in kernels] for name in self.values
         }
         """Columns of effective knob values."""
-        self._families = {kernel.family for kernel in kernels}
+        self.families = np.array([kernel.family for kernel in kernels], dtype=np.str_)
+        """Each row's family."""
+        self._families = set(self.families.tolist())
         self._row_of_knobs = {
             knobs: row for row, knobs in enumerate(zip(*self.effective.values(), strict=True))
         }

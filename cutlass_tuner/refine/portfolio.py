@@ -18,9 +18,10 @@ from scipy.special import ndtr
 from cutlass_tuner.refine import history
 from cutlass_tuner.refine.batch import BatchSampler, one_thread
 from cutlass_tuner.refine.features import Matrix, encode
+from cutlass_tuner.refine.focus import Focus
 from cutlass_tuner.refine.neighbours import Neighbourhood
 from cutlass_tuner.refine.pool import Pool, Rows
-from cutlass_tuner.refine.surrogate import Beliefs, Surrogate, World, log_prior
+from cutlass_tuner.refine.surrogate import Surrogate, World, log_prior
 
 UNIT_S, KERNEL_S = 24.0, 2.8
 """CPU seconds of a translation unit, and of each kernel in it (nvcc 13.0, siblings that share tile
@@ -52,9 +53,22 @@ class PortfolioSampler(BatchSampler):
         self._seed = seed
         self._plan: list[int] = []
 
-    def begin(self, study: Study, size: int, group: int | None = None) -> None:
+    def begin(self, study: Study, size: int, group: int | None = None, focus: Focus | None = None) -> None:
         with one_thread():
-            self._plan = self._batch(study, size, group)
+            self._plan = self._batch(study, size, group, focus)
+
+    def pick(self, study: Study, waiting: Sequence[int], size: int) -> list[int]:
+        """Those expected to gain most together, by what is measured: who proposed them did not know."""
+        with one_thread():
+            rows = np.array(waiting, dtype=np.int64)
+            model = Surrogate(self._world, *self._known(study))
+            return _Draft(model, rows, None).fill(np.arange(len(rows)), size, thrifty=False)[0]
+
+    def _known(self, study: Study) -> tuple[history.History, np.random.Generator]:
+        """What the study knows, and random numbers that depend on how far it is."""
+        asked = int(np.count_nonzero(~self.pool.fresh))
+        known = history.read(study, self.pool, len(self._world.weights))
+        return known, np.random.default_rng([self._seed, asked])
 
     def more(self) -> bool:
         return bool(self._plan)
@@ -64,31 +78,37 @@ class PortfolioSampler(BatchSampler):
             self.begin(study, 1)
         return self._plan.pop(0)
 
-    def _batch(self, study: Study, size: int, group: int | None) -> list[int]:
-        known = history.read(study, self.pool, len(self._world.weights))
-        rng = np.random.default_rng([self._seed, int(np.count_nonzero(~self.pool.fresh))])
-        rows = self._near.rows(known, rng) if group is None else self._fresh_members(group, rng)
+    def _batch(self, study: Study, size: int, group: int | None, focus: Focus | None) -> list[int]:
+        known, rng = self._known(study)
+        if group is not None:
+            rows = self._fresh_members(group, focus, rng)
+        else:
+            rows = self._near.rows(known, rng) if focus is None else self._near.focused(focus, known, rng)
         if size < 1 or not len(rows):
             return []
         model = Surrogate(self._world, known, rng)
         if group is not None:
-            return _Draft(model, model.beliefs(rows)).fill(np.arange(len(rows)), size, thrifty=False)[0]
-        return self._best_batch(model, rows, size, rng)
+            return _Draft(model, rows, focus).fill(np.arange(len(rows)), size, thrifty=False)[0]
+        return self._best_batch(model, rows, size, focus, rng)
 
-    def _best_batch(self, model: Surrogate, rows: Rows, size: int, rng: np.random.Generator) -> list[int]:
+    def _best_batch(
+        self, model: Surrogate, rows: Rows, size: int, focus: Focus | None, rng: np.random.Generator
+    ) -> list[int]:
         """The batch that gains most per second of compiling, over the most promising groups."""
-        score = _Draft(model, model.beliefs(rows)).gains(np.arange(len(rows)))
+        score = _Draft(model, rows, focus).gains(np.arange(len(rows)))
         groups = _promising(self.pool.groups[rows], score, size)
-        members = [self._fresh_members(group, rng) for group in groups]
-        draft = _Draft(model, model.beliefs(np.concatenate(members)))
+        members = [self._fresh_members(group, focus, rng) for group in groups]
+        draft = _Draft(model, np.concatenate(members), focus)
         ends = np.cumsum([len(m) for m in members])
         positions = np.split(np.arange(ends[-1]), ends[:-1])
         drafts = [draft.fill(position, size, thrifty=True) for position in positions]
         return max(drafts, key=lambda filled: filled[1])[0]
 
-    def _fresh_members(self, group: int, rng: np.random.Generator) -> Rows:
+    def _fresh_members(self, group: int, focus: Focus | None, rng: np.random.Generator) -> Rows:
         rows = self.pool.members(group)
         rows = rows[self.pool.fresh[rows]]
+        if focus is not None:
+            rows = rows[focus.rows[rows]]
         return rows if len(rows) <= GROUP_MEMBERS else rng.choice(rows, GROUP_MEMBERS, replace=False)
 
 
@@ -105,12 +125,16 @@ def _promising(groups: NDArray[np.int32], score: Matrix, size: int) -> list[int]
 
 
 class _Draft:
-    """Batches drawn up greedily: each next kernel is judged with those already chosen believed in."""
+    """Batches drawn up greedily: each next kernel is judged with those already chosen believed in.
 
-    def __init__(self, model: Surrogate, beliefs: Beliefs) -> None:
-        self._model, self._beliefs = model, beliefs
-        self._weights = model.world.weights * model.world.serves[beliefs.rows]
-        self._success = model.success(beliefs.rows)
+    With a focus, what kernels gain on other problems than its own counts for nothing.
+    """
+
+    def __init__(self, model: Surrogate, rows: Rows, focus: Focus | None) -> None:
+        self._model, self._beliefs = model, model.beliefs(rows)
+        weights = model.world.weights if focus is None else model.world.weights * focus.problems
+        self._weights = weights * model.world.serves[rows]
+        self._success = model.success(rows)
 
     def gains(self, at: NDArray[np.int64]) -> Matrix:
         """Expected gain in the objective of each row at positions `at`, on its own."""

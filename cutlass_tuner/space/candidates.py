@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from cutlass_tuner.errors import UserError
-from cutlass_tuner.ops.columns import BoolArray, Columns
+from cutlass_tuner.ops.columns import BoolArray, Columns, IntArray
 from cutlass_tuner.ops.family import Family
 from cutlass_tuner.records import DeviceFacts, KernelConfig, Problem, Scalar
 from cutlass_tuner.space import grid
@@ -57,9 +57,24 @@ class Candidates:
             return None
         match = np.ones(len(self), dtype=np.bool_)
         for name, value in kernel.knobs.items():
-            match &= self.columns[name] == self.columns.alphabets[name].encode(value)
+            try:
+                code = self.columns.alphabets[name].encode(value)
+            except ValueError:  # a value that no kernel of this space can have
+                return None
+            match &= self.columns[name] == code
         rows = np.flatnonzero(match)
         return int(rows[0]) if len(rows) else None
+
+    def take(self, rows: IntArray) -> Candidates:
+        """These rows alone, in this order."""
+        return replace(
+            self,
+            codes=self.codes[rows],
+            columns=self.columns.take(rows),
+            serves=self.serves[rows],
+            unwise=self.unwise[rows],
+            unwise_on=self.unwise_on[rows],
+        )
 
     @cached_property
     def _decoded(self) -> dict[str, list[Scalar]]:

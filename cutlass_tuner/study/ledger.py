@@ -29,14 +29,20 @@ from cutlass_tuner.records import (
     Proposal,
     Record,
 )
+from cutlass_tuner.statistics import disturbed
 
+MANY_ROUNDS = 6
+"""As many leave an interval for the median (`statistics`)."""
 CONDEMNED_AFTER = 2
 """A kernel that loses the measuring child on this many problems is condemned for the study."""
 
 
 def log_ratio(measurement: Measurement) -> float | None:
-    """log(time / reference) as the median over paired samples; None where it may not rank."""
+    """log(time / reference) as the median over paired samples; None where it may not rank: a wrong answer, or
+    a few rounds of which one was disturbed (the median of many bears with that)."""
     if not measurement.verdict.passed or not measurement.samples_us:
+        return None
+    if len(measurement.samples_us) < MANY_ROUNDS and disturbed(measurement.reference_us):
         return None
     pairs = zip(measurement.samples_us, measurement.reference_us, strict=True)
     return statistics.median(math.log(ours / theirs) for ours, theirs in pairs)
@@ -108,6 +114,10 @@ class Ledger:
         elif isinstance(event, BaselineMeasured):
             self.baselines[event.result.problem, event.result.name] = event.result
         elif isinstance(event, KernelTold):
+            earlier = self.told.get(event.kernel.key)
+            if earlier is not None:  # told again, on shapes added since
+                union = {**earlier.log_ratio, **event.log_ratio}
+                event = earlier.model_copy(update={"log_ratio": union})
             self.told[event.kernel.key] = event
         elif isinstance(event, Finished):
             self.finals[event.row.problem] = event.row

@@ -119,7 +119,7 @@ class Study:
     @classmethod
     def _locked(cls, folder: Path, header: StudyHeader, problems: Sequence[Problem]) -> Study:
         if (folder / HEADER).exists():
-            stored, before = _read(folder)
+            stored, before = read_inputs(folder)
             _refuse_mixing(folder, stored, header)
             _refuse_contracts(folder, before, problems)
             if not (folder / EVENTS).exists() and (folder / (EVENTS + GZIPPED)).exists():
@@ -142,7 +142,7 @@ class Study:
     def load(cls, root: Path, study: str, shipped: Path | None = None) -> Study:
         """Read a study by name or path (`find`), also while another process writes it."""
         folder = find(root, study, shipped)
-        header, problems = _read(folder)
+        header, problems = read_inputs(folder)
         return cls(folder, header, problems)
 
     def run_failed(
@@ -218,7 +218,8 @@ def _folder(root: Path, name: str) -> Path:
     return folder
 
 
-def _read(folder: Path) -> tuple[StudyHeader, tuple[Problem, ...]]:
+def read_inputs(folder: Path) -> tuple[StudyHeader, tuple[Problem, ...]]:
+    """Header and problems of the study in a folder. Raises UserError where they cannot be read."""
     try:
         header = StudyHeader.model_validate_json((folder / HEADER).read_bytes())
         problems = _PROBLEMS.validate_json((folder / PROBLEMS).read_bytes())
@@ -236,6 +237,7 @@ def _read(folder: Path) -> tuple[StudyHeader, tuple[Problem, ...]]:
 def _refuse_mixing(folder: Path, stored: StudyHeader, now: StudyHeader) -> None:
     """UserError naming every decisive field that differs, with both values."""
     pairs = [(name, getattr(stored, name), getattr(now, name)) for name in ("op", "family", "l2")]
+    pairs += [("recording", _recording(stored), _recording(now))]
     pairs += [("space", stored.space_digest, now.space_digest)]
     pairs += [(f, getattr(stored.environment, f), getattr(now.environment, f)) for f in DECISIVE]
     different = [f"{name} {_shown(a)} there, {_shown(b)} now" for name, a, b in pairs if a != b]
@@ -244,6 +246,11 @@ def _refuse_mixing(folder: Path, stored: StudyHeader, now: StudyHeader) -> None:
             f"study {folder} cannot go on: {'; '.join(different)}; results would not be comparable, so "
             f"start another with --study NAME"
         )
+
+
+def _recording(header: StudyHeader) -> str:
+    """What stood in for the GPU, in words."""
+    return header.simulated or "none (a GPU measures)"
 
 
 def _shown(value: object) -> str:

@@ -11,10 +11,14 @@ import pytest
 
 from cutlass_tuner.events import KernelTold
 from cutlass_tuner.records import Failure
+from cutlass_tuner.refine.focus import Focus
+from cutlass_tuner.refine.history import History
+from cutlass_tuner.refine.neighbours import FOCUSED, PRIOR, RANDOM, Neighbourhood
 from cutlass_tuner.refine.pool import Pool
 from cutlass_tuner.refine.portfolio import PortfolioSampler, improvement
 from cutlass_tuner.refine.search import SamplerName, Search
 from cutlass_tuner.refine.surrogate import PRIOR_CLIP, log_prior
+from refine.stating import idea
 from refine.synthetic import Knob, World, regret
 
 SEEDS = 6
@@ -128,8 +132,62 @@ def test_it_serves_plain_optuna_studies() -> None:
         study.ask().suggest_float("speed", 0, 1)
 
 
+def regret_on(problem: int, focused: bool) -> float:
+    """After eight batches over the whole space: all for the sake of one problem, or of all."""
+    column = world().log_ratio[:, problem]
+    space = Focus("a", np.ones(len(world()), dtype=np.bool_), np.arange(24) == problem)
+    search = searching(world(), "portfolio", 0)
+    sampler, study = search.optuna_study.sampler, search.optuna_study
+    assert isinstance(sampler, PortfolioSampler)
+    reached = []
+    for _ in range(8):
+        sampler.begin(study, 4, focus=space if focused else None)
+        while sampler.more():
+            trial = study.ask(search.pool.distributions)
+            row = search.pool.row_of_params(trial.params)
+            assert row is not None
+            reached.append(column[row])
+            trial.set_user_attr("log_ratio", world().log_ratio[row].tolist())
+            study.tell(trial, 0.0)
+    return float(min(reached) - column.min())
+
+
+def test_a_focus_is_served_for_the_sake_of_its_problems_alone() -> None:
+    some = (1, 3, 6, 10, 13, 17)
+    focused = np.mean([regret_on(problem, focused=True) for problem in some])
+    assert focused < 0.4 * np.mean([regret_on(problem, focused=False) for problem in some])
+
+
+def test_of_a_wide_focus_the_rows_near_its_problems_best_kernels_are_looked_at() -> None:
+    pool = Pool(world(), world().knobs, world().siblings)
+    others = np.random.default_rng(1).choice(3000, 60, replace=False)  # the best of other problems
+    told = np.array(sorted([*others.tolist(), 3000]), dtype=np.int64)
+    times = np.random.default_rng(2).normal(size=(61, 24))
+    times[:60, 3] = np.nan  # on this problem row 3000 alone has a time
+    nothing = np.zeros(0, dtype=np.int64)
+    known = History(told, times, nothing, nothing)
+    for row in told.tolist():
+        pool.take(row)
+    rows = np.arange(len(pool)) % 4 > 0
+    near = Neighbourhood(pool, world().serves, world().estimate_us)
+    found = near.focused(Focus("a", rows, np.arange(24) == 3), known, np.random.default_rng(0))
+    assert FOCUSED < len(found) <= FOCUSED + RANDOM + PRIOR
+    assert (rows & pool.fresh)[found].all() and len(np.unique(found)) == len(found)
+    within = np.flatnonzero(rows & pool.fresh & (pool.distance(3000) <= 3))
+    assert 50 < len(within) < FOCUSED
+    assert set(within) <= set(found)
+    estimated = np.flatnonzero(rows & pool.fresh)
+    assert estimated[np.argmin(world().estimate_us[estimated, 3])] in found
+    few = np.arange(len(pool)) < 100
+    small = near.focused(Focus("a", few, np.arange(24) == 3), known, np.random.default_rng(0))
+    assert small.tolist() == np.flatnonzero(few & pool.fresh).tolist()
+
+
 def test_a_batch_takes_under_a_second_late_in_a_large_search() -> None:
-    """600 kernels measured on 24 problems, over 100,000 candidates. CPU time: the cores are shared."""
+    """600 kernels measured on 24 problems, over 100,000 candidates. CPU time: the cores are shared.
+
+    With an idea to look for, in half of them, it takes no longer.
+    """
 
     class Wide(World):
         def _legal(self) -> np.ndarray:
@@ -141,12 +199,19 @@ def test_a_batch_takes_under_a_second_late_in_a_large_search() -> None:
     search = searching(wide, "portfolio", 0)
     rows = np.random.default_rng(0).choice(len(wide), 600, replace=False).tolist()
     search.restore([KernelTold(kernel=wide.kernel(r), log_ratio=told(wide, r), at_s=0.0) for r in rows])
-    spent = []
-    for _ in range(3):
+
+    def spent(idea: str) -> float:
         begun = time.process_time()
-        assert search.next_batch(5)
-        spent.append(time.process_time() - begun)
-    assert min(spent) < 1.0
+        batch = search.next_batch(5)
+        assert {proposal.idea for proposal in batch} == {idea}
+        return time.process_time() - begun
+
+    without = min(spent("") for _ in range(3))
+    assert without < 1.0
+    stated = idea("a", [p.key for p in wide.problems[:8]], expected=9.0, epilogue=(0, 1, 2, 3))
+    search.adopt([stated])
+    turns = [(spent("a"), spent("")) for _ in range(2)]
+    assert min(focused for focused, _ in turns) < 1.3 * min(without, *(free for _, free in turns))
 
 
 def test_improvement_is_the_expectation() -> None:

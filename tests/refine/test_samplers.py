@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
-import numpy as np
 import pytest
 from optuna.trial import TrialState
 
-from cutlass_tuner.events import Event, KernelBuilt, KernelFailed, KernelTold
-from cutlass_tuner.records import Build, Failure, KernelConfig, Problem, Proposal
-from cutlass_tuner.refine.search import USABLE, SamplerName, Search
+from cutlass_tuner.events import Event, KernelFailed, KernelTold
+from cutlass_tuner.records import KernelConfig, Problem, Proposal
+from cutlass_tuner.refine.search import USABLE, SamplerName
+from refine.playing import BROKEN, SAMPLERS, built, keys, played, ratios, searching, tell, told
 from refine.synthetic import World
-
-SAMPLERS: list[SamplerName] = ["portfolio", "tpe", "gp", "random"]
-BROKEN = Failure(stage="build", reason="ptxas died")
 
 
 @pytest.fixture(scope="module")
@@ -27,60 +23,6 @@ def world() -> World:
 def name(request: pytest.FixtureRequest) -> SamplerName:
     chosen: SamplerName = request.param
     return chosen
-
-
-def searching(world: World, name: SamplerName, seed: int = 0) -> Search:
-    return Search(
-        world,
-        world.knobs,
-        world.problems,
-        world.siblings,
-        sampler=name,
-        seed=seed,
-        estimate_us=world.estimate_us,
-    )
-
-
-def ratios(world: World, kernel: KernelConfig, row: int) -> dict[str, float]:
-    values = zip(world.problems, world.log_ratio[row], strict=True)
-    return {problem.key: float(value) for problem, value in values if not np.isnan(value)}
-
-
-def tell(search: Search, world: World, proposal: Proposal) -> None:
-    row = search.pool.row(proposal.kernel)
-    assert row is not None
-    search.tell(proposal.kernel, ratios(world, proposal.kernel, row))
-
-
-def played(search: Search, world: World, batches: int, size: int = 4) -> list[Proposal]:
-    """Proposals of some batches, each told before the next is asked for."""
-    proposals = []
-    for _ in range(batches):
-        batch = search.next_batch(size)
-        for proposal in batch:
-            tell(search, world, proposal)
-        proposals += batch
-    return proposals
-
-
-def keys(proposals: list[Proposal]) -> list[str]:
-    return [proposal.kernel.key for proposal in proposals]
-
-
-def built(proposal: Proposal) -> KernelBuilt:
-    build = Build(
-        kernel=proposal.kernel, symbol="s", cubin="c", host_library="h", index=0, registers=1, spill_bytes=0,
-        smem_bytes=1, threads=128, stages=2, params_bytes=1, cubin_bytes=1, compile_s=1.0, batch_size=1,
-        cached=False,
-    )  # fmt: skip
-    return KernelBuilt(proposal=proposal, build=build, at_s=0.0)
-
-
-def told(search: Search, world: World, proposal: Proposal) -> Iterator[Event]:
-    row = search.pool.row(proposal.kernel)
-    assert row is not None
-    yield built(proposal)
-    yield KernelTold(kernel=proposal.kernel, log_ratio=ratios(world, proposal.kernel, row), at_s=0.0)
 
 
 def test_batches_are_legal_siblings_never_repeated_and_no_larger_than_asked(
@@ -113,7 +55,7 @@ def test_pending_kernels_are_never_proposed_again(world: World, name: SamplerNam
     assert not set(keys(in_flight)) & set(keys(played(search, world, 1)))
 
 
-def test_seeds_come_first_in_their_order_and_are_completed_with_siblings(
+def test_seeds_come_first_and_the_last_of_them_are_completed_with_siblings(
     world: World, name: SamplerName
 ) -> None:
     search = searching(world, name)
@@ -125,11 +67,12 @@ def test_seeds_come_first_in_their_order_and_are_completed_with_siblings(
     ]
     stranger = Proposal(kernel=KernelConfig(family="sm90", knobs={"tile_m": 7}), source="user")
     assert search.enqueue([*seeds, seeds[0], stranger]) == [stranger]
-    first, second = search.next_batch(3), search.next_batch(3)
-    assert keys(first)[:2] == [seeds[0].kernel.key, seeds[2].kernel.key]
-    assert [proposal.source for proposal in first] == ["textbook", "textbook", "sampler"]
-    assert second[0] == seeds[1]
-    assert len({world.siblings(proposal.kernel) for proposal in [*first]}) == 1
+    first, second = search.next_batch(2), search.next_batch(3)
+    assert sorted(keys([*first, second[0]])) == sorted(keys(seeds))
+    if name != "portfolio":  # which picks those it expects to gain most
+        assert keys([*first, second[0]]) == keys(seeds)
+    assert [proposal.source for proposal in [*first, *second]] == ["textbook"] * 3 + ["sampler"] * 2
+    assert len({world.siblings(proposal.kernel) for proposal in second}) == 1
     assert search.enqueue(seeds) == []
     assert not set(keys(seeds)) & set(keys(search.next_batch(3)))
 
