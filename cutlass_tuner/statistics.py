@@ -35,6 +35,9 @@ CONCESSION = 0.02
 
 CONFIDENCE = 0.95
 
+MANY_ROUNDS = 6
+"""The least that leave an interval for the median, and whose median bears with a round that was disturbed."""
+
 STEADY = 1.2
 """Within one contest the reference's samples lie milliseconds apart: where the largest is a fifth above the
 least, something stalled the machine, or the clock moved, while it was timed. One such contest in an otherwise

@@ -24,15 +24,22 @@ _SECRET = re.compile(
 )
 _NAMED_SECRET = re.compile(
     r"""
-    ( \bbearer\s+
-    | (?:api[_-]?key|token|secret|passw(?:or)?d|authorization|credentials?)\b
-      \\?["']?\s*[:=]\s*\\?["']? (?:bearer\s+|basic\s+)?
+    ( \bbearer\s+ (?=[\w.~+/=-]{6})
+    | (?: passw(?:or)?d | passphrase | secret | authorization | cookie
+        | (?:api|access|secret|private|auth|signing)[_-]?key
+        | (?<![^\W_]) (?:auth|creds?|credentials?|pwd)
+        | (?<![^\W_]) (?:db|user|login|gw|gateway|proxy|http|smtp)[_-]?pass
+        | token (?= \b \\?["']? \s*[:=]\s* (?:\\?["'])? [^\s"'\\]{6} )  # a short one may be a count
+        | (?<![\w-]) x-[\w-]{0,40} (?:auth|pass|pwd|cred|sign|key|token|secret|session) [\w-]{0,20}
+        | (?-i: (?<![A-Z0-9_]) [A-Z0-9_]{0,40} (?:AUTH|PASS|PWD|CREDS?|KEY|TOKEN) ) (?==)
+      ) \b
+      \\?["']? \s*[:=]\s* (?:\\?["'])? (?:(?:bearer|basic|digest|token)\s+)?
     )
-    [\w.~+/=-]{6,}
+    (?: [^\s"'\\] | \\\\ | \\(?!["'nrt\\]) )+          # all of it; \" ends a value in JSON
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""What follows a word that announces a secret: Authorization: Bearer …, ANTHROPIC_API_KEY=…, "token": "…"."""
+"""What follows a word that announces a secret: Authorization: Bearer …, X-Gw-Pass: …, AUTH=…, "token": "…"."""
 
 _ADDRESS = re.compile(
     r"""
@@ -46,18 +53,30 @@ _ADDRESS = re.compile(
 )
 
 _PART = r"[^\s/\\\"'`<>|,;:()\[\]{}*?=$&]{1,255}"
+_START = r"""
+    (?: (?<=\\[nrt])                                  # after a line break in JSON,
+      | (?<=\s-[A-Z]) | (?<=^-[A-Z])                  # an option such as -I,
+      | (?<![\w/\\.)\]}%]) )                          # or anything that does not make it a relative one
+"""
 _PATH = re.compile(
     rf"""
-      (?<=["'])/[^"'\\\n]*/[^"'\\\n]+(?=["'])          # quoted, spaces and all
-    | (?: (?<=\\[nrt])                                # after a line break in JSON,
-        | (?<=\s-[A-Z]) | (?<=^-[A-Z])                # an option such as -I,
-        | (?<![\w/\\.)\]}}%]) )                       # or anything that does not make it a relative one
-      (?: ~[\w-]{{0,32}} )? (?: \\?/ {_PART} )+ (?: \\?/ )?
+      (?<=["'])/[^"'\\\n/]*/[^"'\\\n]+(?=["'])         # quoted, spaces and all
+    | {_START} (?: ~[\w-]{{0,32}} )? (?: \\?/ {_PART} )+ (?: \\?/ )?
     | (?<![\w/\\.])/(?:home|Users|root)\b
     """,
     re.VERBOSE,
 )
-_HOME = re.compile(r"(?:/(?:home|Users)(?:/[^/]+)?|/root|~[^/]*)/?")
+_WINDOWS_PATH = re.compile(
+    rf"""
+      (?<=["']) (?: [A-Za-z]:[\\/] | \\\\ ) [^"'\n]*[^"'\n\\] (?=\\*["'])
+    | {_START} [A-Za-z]: (?P<between> \\\\ | [\\/] ) {_PART} (?: (?P=between) {_PART} )+
+    | {_START} \\\\ {_PART} (?: \\ {_PART} )+
+    | {_START} \\\\\\\\ {_PART} (?: \\\\ {_PART} )+   # the same in JSON
+    """,
+    re.VERBOSE,
+)
+"""With a drive, or \\\\host\\share."""
+_HOME = re.compile(r"(?:/(?:home|[Uu]sers)(?:/[^/]+)?|/root|~[^/]*)/?")
 """A home folder: its last component is a person."""
 
 
@@ -69,11 +88,12 @@ def scrubbed(text: str) -> str:
     text = _SECRET.sub(REMOVED, text)
     text = _NAMED_SECRET.sub(rf"\1{REMOVED}", text)
     text = _ADDRESS.sub(REMOVED, text)
+    text = _WINDOWS_PATH.sub(lambda found: _last(found[0]), text)
     return _PATH.sub(lambda found: _last(found[0]), text)
 
 
 def _last(path: str) -> str:
-    plain = path.replace("\\/", "/")
+    plain = re.sub(r"[\\/]+", "/", re.sub(r"^[A-Za-z]:", "", path))
     if _HOME.fullmatch(plain):
         return "~"
     if plain.strip("/").count("/") == 0 and not plain.startswith("~"):

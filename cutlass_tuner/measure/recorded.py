@@ -79,7 +79,8 @@ class RecordedDevice:
             return reference.failure
         if request.stop_above > 0:
             worst = request.stop_above * reference.samples_us[0]
-            entries = [_cut(one, 1) if _first_us(one) > worst else one for one in entries]
+            dropped = (_cut(one, 1) if _first_us(one) > worst else one for one in entries[1:])
+            entries = [reference, *dropped]  # torch stays: an incumbent may be that much faster
         elif request.check_after:
             # Finalists meet in every round: who has fewer samples than others would count as dropped.
             rounds = min(len(one.samples_us) for one in entries if isinstance(one, Timed))

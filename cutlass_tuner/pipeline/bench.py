@@ -24,7 +24,7 @@ from cutlass_tuner.records import (
     Problem,
 )
 from cutlass_tuner.results import TORCH
-from cutlass_tuner.statistics import disturbed
+from cutlass_tuner.statistics import MANY_ROUNDS, disturbed
 from cutlass_tuner.verify.judge import judge
 from cutlass_tuner.verify.tolerance import tolerance
 from cutlass_tuner.wire import (
@@ -211,9 +211,9 @@ class Bench:
     ) -> list[Measurement | Failure]:
         """Measure one kernel with several launches on one problem, cheaply, beside the reference.
 
-        A contest that was disturbed is held once more. Where the contest fails, all its launches did; or,
-        with `alone`, each is tried by itself, so that only the guilty one fails. After `GUILTY_LAUNCHES`
-        guilty ones the rest is not tried.
+        A contest that was disturbed is held once more, in so many rounds that one of them may be. Where the
+        contest fails, all its launches did; or, with `alone`, each is tried by itself, so that only the
+        guilty one fails. After `GUILTY_LAUNCHES` guilty ones the rest is not tried.
         """
         entries = [self.kernel_entry(build, launch) for launch in launches]
         large = self.op.flops(problem) > LARGE_FLOPS
@@ -221,7 +221,7 @@ class Bench:
         asked: list[Entry] = [self.reference(problem), *entries]
         result = self.contest(problem, asked, rounds, stop_above=stop_above)
         if isinstance(result, ContestResult) and not self.simulated and _disturbed(result):
-            result = self.contest(problem, asked, rounds, stop_above=stop_above)
+            result = self.contest(problem, asked, MANY_ROUNDS, stop_above=stop_above)
         if isinstance(result, Failure):
             self.require_reference(problem)
             if alone and len(launches) > 1:

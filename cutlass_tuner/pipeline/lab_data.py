@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,8 +23,9 @@ from cutlass_tuner.ops.columns import BoolArray, FloatArray
 from cutlass_tuner.pipeline.setup import Space
 from cutlass_tuner.records import Config, Measurement, Problem
 from cutlass_tuner.space import Candidates
+from cutlass_tuner.statistics import MANY_ROUNDS
 from cutlass_tuner.study import Study
-from cutlass_tuner.study.ledger import MANY_ROUNDS, Ledger
+from cutlass_tuner.study.ledger import Ledger
 
 MAD_TO_SD = 1.4826
 """A normal distribution's standard deviation over its median absolute deviation."""
@@ -104,20 +105,21 @@ def screened(events: Iterable[Event]) -> Ledger:
 
 
 def measured_again(events: Iterable[Event]) -> Ledger:
-    """What was measured, in many rounds, after the finals of its problem were over: all entrants of one
-    contest, unlike finalists, who are chosen by it."""
-    ledger = Ledger()
-    over = set[str]()
+    """What was measured, in many rounds, after the last finals of its problem: several configs in one
+    contest. Finalists are chosen by theirs, and one that is measured again alone was the best by luck."""
+    after: dict[str, list[Measured]] = {}
     for event in events:
         if isinstance(event, Finished):
-            over.add(event.row.problem)
-        elif isinstance(event, Measured) and _again(event.measurement, over):
-            ledger.absorb(event)
+            after[event.row.problem] = []
+        elif isinstance(event, Measured) and len(event.measurement.samples_us) >= MANY_ROUNDS:
+            after.get(event.measurement.problem, []).append(event)
+    ledger = Ledger()
+    for several in after.values():
+        contests = Counter(event.measurement.reference_us for event in several)
+        for event in several:
+            if contests[event.measurement.reference_us] > 1:
+                ledger.absorb(event)
     return ledger
-
-
-def _again(one: Measurement, over: Collection[str]) -> bool:
-    return one.problem in over and len(one.samples_us) >= MANY_ROUNDS
 
 
 def screening_s(events: Iterable[Event]) -> dict[str, float]:

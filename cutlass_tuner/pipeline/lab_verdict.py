@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from cutlass_tuner.compare.regret import (
     Duel,
     Expectation,
@@ -121,22 +123,26 @@ def _mean(outcome: Outcome, arm: str) -> str:
 
 def _who_is_ahead(outcome: Outcome, a: str, b: str) -> str:
     mark = outcome.mark
-    result = duel(outcome.curves(a)[:, mark], outcome.curves(b)[:, mark])
-    return f"{a} has less regret than {b} {_score(result, 'seed')}: {_meaning(result, a)}"
+    sets = max(1, len(outcome.sets))
+    # Seeds that share a set of replies are no repetitions of what is compared: their means are.
+    ends = [outcome.curves(arm)[:, mark] for arm in (a, b)]
+    ours, other = ([end[place::sets].mean() for place in range(sets)] for end in ends)
+    result = duel(np.array(ours), np.array(other))
+    level = f", level on {result.ties}" if result.ties else ""
+    return (
+        f"{a} has less regret than {b} on {result.wins} of {counted(sets, 'set')} of replies{level} (means "
+        f"over the seeds of each; sign test, p = {result.p:.2g}): {_meaning(result, a)}"
+    )
 
 
 def _on_how_many_shapes(outcome: Outcome, a: str, b: str) -> str:
     recorded, mark = outcome.recorded, outcome.mark
     ends = [by_problem(outcome.by_arm[arm], recorded.log_ratio, recorded.known, mark) for arm in (a, b)]
     result = duel(*ends)
-    return f"by shape, over all seeds: {a} is ahead {_score(result, 'shape')}: {_meaning(result, a)}"
-
-
-def _score(result: Duel, noun: str) -> str:
-    tied = f", equal on {result.ties}" if result.ties else ""
+    shapes = counted(result.wins + result.losses + result.ties, "shape")
     return (
-        f"on {result.wins} of {counted(result.wins + result.losses + result.ties, noun)}{tied} "
-        f"(sign test, p = {result.p:.2g})"
+        f"by shape, over all seeds: {a} is ahead on {result.wins} of {shapes}, level on {result.ties}; "
+        "shapes share kernels, so this is no test"
     )
 
 
@@ -156,12 +162,9 @@ def _builds_needed(outcome: Outcome, ours: str, other: str) -> list[str]:
     if mine is None:
         return [f"{ours} does not get to {other}'s {100 * goal:.2f} % within {outcome.options.builds} builds"]
     aim = "met" if mine <= AIM_SHARE * own else "missed"
-    half = mark // 2
-    early = duel(outcome.curves(ours)[:, half], outcome.curves(other)[:, mark])
     return [
         f"to {100 * goal:.2f} %, which {other} needs {own} builds for, {ours} needs {mine} "
-        f"({100 * mine / own:.0f} % of them): the aim of at most half is {aim}",
-        f"with {half} builds {ours} has less regret than {other} with {mark} {_score(early, 'seed')}",
+        f"({100 * mine / own:.0f} % of them): the aim of at most half is {aim}"
     ]
 
 

@@ -33,7 +33,7 @@ QUEUED_BATCHES = 2
 """Batches waiting behind the running ones, so that no core idles while the GPU measures."""
 LISTEN_S = 0.5
 """How long to wait for a build, or for an answer, before looking whether anything else has happened."""
-SEEDS = 32
+SEEDS = 64
 """Starting kernels, best first. They cover the shapes; after that what was measured knows better."""
 
 NOBODY_ASKED = (

@@ -28,7 +28,7 @@ from cutlass_tuner.records import KernelConfig, Problem
 from cutlass_tuner.report.tables import counted
 from cutlass_tuner.results import HEADLINE, Row
 from cutlass_tuner.space import Candidates
-from cutlass_tuner.study import Study
+from cutlass_tuner.study import Study, log_ratio
 from cutlass_tuner.wire import Described
 
 SUFFIX = "-simulated"
@@ -134,8 +134,10 @@ class Recording:
     @cached_property
     def figures(self) -> Figures:
         ledger = self.study.ledger
+        every = (one for several in ledger.measured.values() for one in several)
+        # A right answer in a disturbed contest has no time that ranks, and a replay would give it one.
         return Figures.of(
-            [one for several in ledger.measured.values() for one in several],
+            [one for one in every if not one.verdict.passed or log_ratio(one) is not None],
             failures=ledger.run_failures,
             finals=ledger.finals.values(),
             baselines=ledger.baselines.values(),

@@ -45,7 +45,7 @@ _NOT_SENT = (
     "LocalProtocolError",
 )
 """httpx2's errors before a request has reached anybody."""
-_SECRET = ("auth", "key", "token", "secret", "cookie")
+_SECRET = ("auth", "key", "token", "secret", "cookie", "pass", "pwd", "cred", "sign", "session", "jwt")
 """Parts of the names of headers whose values are nobody's business."""
 
 

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from anthropic.types import MessageDeltaUsage, RawMessageDeltaEvent, RawMessageStreamEvent, Usage
 
 
+MAX_STREAM_CHARACTERS = 8 * 2**20
+"""Of all that a model writes, its thinking included: 128 thousand tokens are a tenth of it."""
+
+MOST_TOKENS = 10**9
+"""More than any answer takes: a server that tells more does not know."""
+
+
 def failed(reason: str, detail: str = "", lasting: bool = False) -> Failure:
     """A failure to propose, its reason on one line. Neither cut nor cleaned of credentials yet."""
     return Failure(stage="propose", reason=" ".join(reason.split()), detail=detail, lasting=lasting)
@@ -24,13 +31,14 @@ class Streamed:
 
     `pending`: a request is out that may have to be paid; `answered`: the API has taken it. `tokens` are None
     until the first event, and final once `counted`. `ended`: the last event is here. `stop_detail` is what a
-    refusal says for itself.
+    refusal says for itself. `size` is bytes of text, `received` characters of whatever the model wrote.
     """
 
     pending: bool = False
     answered: bool = False
     parts: list[str] = field(default_factory=list)
     size: int = 0
+    received: int = 0
     model: str = ""
     stop: str = ""
     stop_detail: str = ""
@@ -44,17 +52,19 @@ class Streamed:
 
     @property
     def too_long(self) -> bool:
-        return self.size > MAX_REPLY_BYTES
+        return self.size > MAX_REPLY_BYTES or self.received > MAX_STREAM_CHARACTERS
 
     def take(self, event: RawMessageStreamEvent) -> None:
         """Add one event. The SDK does not check what it parses: a malformed one raises AttributeError,
-        TypeError or ValueError. Kinds that are not named here (thinking, and those to come) say nothing."""
+        TypeError or ValueError. Of deltas that are no text (thinking, and those to come) only the size counts."""
         if event.type == "message_start":
             self.model = str(event.message.model)
             self._count(event.message.usage)
-        elif event.type == "content_block_delta" and event.delta.type == "text_delta":
-            self.size += len(event.delta.text.encode(errors="replace"))
-            self.parts.append(event.delta.text)
+        elif event.type == "content_block_delta":
+            self.received += sum(len(said) for _, said in event.delta if isinstance(said, str))
+            if event.delta.type == "text_delta":
+                self.size += len(event.delta.text.encode(errors="replace"))
+                self.parts.append(event.delta.text)
         elif event.type == "message_delta":
             self._stop(event)
             self._count(event.usage)
@@ -73,7 +83,7 @@ class Streamed:
         known = self.tokens or Tokens()
 
         def latest(told: int | None, before: int) -> int:
-            return before if told is None else max(int(told), 0)
+            return before if told is None else int(min(max(told, 0), MOST_TOKENS))
 
         self.tokens = Tokens(
             fresh=latest(usage.input_tokens, known.fresh),
@@ -87,6 +97,8 @@ class Streamed:
 
         It was allowed `max_tokens` of the `wanted` ones: less where less money was left.
         """
+        if self.received > MAX_STREAM_CHARACTERS:
+            return failed(f"the model wrote more than {MAX_STREAM_CHARACTERS} characters, its thinking included")
         if self.too_long:
             return failed(f"the answer is longer than {MAX_REPLY_BYTES} bytes")
         if not self.ended:

@@ -62,7 +62,7 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # else a line on stderr for each trial
         self.optuna_study = optuna.create_study(sampler=self._sampler, direction="minimize")
         self._agenda = Agenda(self._counts)
-        self._seeds: dict[int, Proposal] = {}
+        self._waiting: dict[tuple[int, str], Proposal] = {}  # by row and idea: a kernel may wait for several
         self._open: dict[int, Trial] = {}
         self._ratios: dict[int, dict[str, float]] = {}
 
@@ -76,22 +76,35 @@ class Search:
         """Kernels proposed and not told yet, in the order of asking."""
         return [self.pool.candidates.kernel(row) for row in self._open]
 
+    @property
+    def _seeds(self) -> dict[int, Proposal]:
+        """What waits, by row, in its order. Of a kernel's proposals the foremost counts; those behind it take
+        its place when its idea is dropped."""
+        seeds: dict[int, Proposal] = {}
+        for (row, _), proposal in self._waiting.items():
+            seeds.setdefault(row, proposal)
+        return seeds
+
+    def _forget(self, row: int) -> None:
+        self._waiting = {key: one for key, one in self._waiting.items() if key[0] != row}
+
     def enqueue(self, proposals: Iterable[Proposal], first: bool = False) -> list[Proposal]:
         """Put proposals before whatever the sampler thinks of, in their order and behind those that wait.
 
-        With `first` they go before those; a kernel that waits already moves up and is then this proposal's.
+        With `first` they go before those; a kernel that waits already moves up and is then this proposal's,
+        until `drop`.
         Repetitions and kernels proposed already are dropped silently. Returns the proposals that
         are not among the candidates (`Space.check` can say why): they never become trials.
         """
-        unknown, known = [], dict[int, Proposal]()
+        unknown, known = [], dict[tuple[int, str], Proposal]()
         for proposal in proposals:
             row = self.pool.row(proposal.kernel)
             if row is None:
                 unknown.append(proposal)
             elif self.pool.fresh[row]:
-                known.setdefault(row, proposal)
-        before, behind = (known, self._seeds) if first else (self._seeds, known)
-        self._seeds = {**before, **{row: one for row, one in behind.items() if row not in before}}
+                known.setdefault((row, proposal.idea), proposal)
+        before, behind = (known, self._waiting) if first else (self._waiting, known)
+        self._waiting = {**before, **{key: one for key, one in behind.items() if key not in before}}
         return unknown
 
     def adopt(self, ideas: Sequence[Idea]) -> list[Rejection]:
@@ -124,10 +137,13 @@ class Search:
         return [Rejection(idea=idea.id, what=NO_SPACE, reason=why_empty(self.pool, idea, keys))]
 
     def drop(self, ids: Collection[str]) -> None:
-        """Give up ideas: their suggestions that still wait, and the search of their parts of the space."""
+        """Give up ideas: their suggestions that still wait, and the search of their parts of the space.
+
+        A kernel that somebody else proposed too still waits, where it was in that proposer's order.
+        """
         gone = {one for one in ids if one in self._agenda}
         self._agenda.drop(gone)
-        self._seeds = {row: one for row, one in self._seeds.items() if one.idea not in gone}
+        self._waiting = {key: one for key, one in self._waiting.items() if one.idea not in gone}
 
     def fate(self, idea: str) -> Fate:
         """How an idea stands. Raises KeyError for one that was never adopted."""
@@ -143,7 +159,7 @@ class Search:
         if size < 1:
             raise ValueError(f"a batch holds at least 1 kernel, not {size}")
         batch = [self._ask_seed(row) for row in self._seed_rows(size)]
-        if self._seeds:
+        if self._waiting:
             return batch
         if not batch:
             self._choose(batch, size, None, self._agenda.turn(self.pool.fresh))
@@ -166,10 +182,11 @@ class Search:
 
     def _seed_rows(self, size: int) -> list[int]:
         """The seeds that are built next."""
-        return self._sampler.pick(self.optuna_study, list(self._seeds), size) if self._seeds else []
+        return self._sampler.pick(self.optuna_study, list(self._seeds), size) if self._waiting else []
 
     def _ask_seed(self, row: int) -> Proposal:
-        proposal = self._seeds.pop(row)
+        proposal = self._seeds[row]
+        self._forget(row)
         self.pool.take(row)
         params: dict[str, Any] = dict(self.pool.params(row))
         self.optuna_study.enqueue_trial(params, skip_if_exists=True)
@@ -254,7 +271,7 @@ class Search:
         unfinished = []
         for row in found.rows:
             self.pool.take(row)
-            self._seeds.pop(row, None)
+            self._forget(row)
             proposal = found.proposals.get(row)
             source, idea = (proposal.source, proposal.idea) if proposal else ("restored", "")
             if found.told.get(row):

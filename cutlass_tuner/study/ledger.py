@@ -29,10 +29,8 @@ from cutlass_tuner.records import (
     Proposal,
     Record,
 )
-from cutlass_tuner.statistics import disturbed
+from cutlass_tuner.statistics import MANY_ROUNDS, disturbed
 
-MANY_ROUNDS = 6
-"""As many leave an interval for the median (`statistics`)."""
 CONDEMNED_AFTER = 2
 """A kernel that loses the measuring child on this many problems is condemned for the study."""
 

@@ -350,3 +350,12 @@ def test_cublaslts_best_algorithm_is_the_recorded_one() -> None:
     why = Failure(stage="load", reason="offers no algorithm")
     refused = device(baselines=[baseline(LT_TUNED, failure=why)]).ask(request, 1.0)
     assert isinstance(refused, Broken) and refused.failure == why
+
+
+def test_torch_is_not_dropped_where_a_kernel_is_much_faster() -> None:
+    """A limit below torch's own time drops kernels alone: a kernel's samples are paired with torch's."""
+    answer = device(measured(64, (0.5, 0.5, 0.5)), measured(128, (0.9, 0.9, 0.9))).ask(
+        contest(64, 128, stop_above=0.7), 1.0
+    )
+    assert isinstance(answer, ContestResult)
+    assert [len(one.samples_us) for one in answer.entries if isinstance(one, Timed)] == [3, 3, 1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from cutlass_tuner.pipeline.bench import Bench
 from cutlass_tuner.records import Failure, KernelConfig, LaunchConfig, Measurement
 from cutlass_tuner.settings import settings
 from cutlass_tuner.space import Space
+from cutlass_tuner.statistics import MANY_ROUNDS
 from cutlass_tuner.wire import ContestResult
 from pipeline import tuner
 
@@ -154,6 +156,28 @@ def test_a_gpu_that_is_not_visible_is_refused(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with pytest.raises(UserError, match="--gpu 2: CUDA_VISIBLE_DEVICES=0,1 leaves 2 GPUs"):
         Bench(OP, "cold", 2, tmp_path / "log")
+
+
+def test_a_disturbed_contest_is_held_once_more_in_many_rounds(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = made()
+    contest, rounds = bench.contest, list[int]()
+
+    def stalled(*given: Any, **named: Any) -> ContestResult | Failure:
+        rounds.append(given[2])
+        result = contest(*given, **named)
+        assert isinstance(result, ContestResult)
+        reference, ours = result.entries
+        slow = (1.3 * reference.samples_us[0], *reference.samples_us[1:])  # type: ignore[union-attr]
+        torch = reference.model_copy(update={"samples_us": slow})
+        return result.model_copy(update={"entries": (torch, ours)}) if len(rounds) < 2 else result
+
+    monkeypatch.setattr(bench, "contest", stalled)
+    (one,) = screened(bench, LAUNCHES[:1])
+    assert isinstance(one, Measurement)
+    assert rounds == [benches.SCREEN_ROUNDS, MANY_ROUNDS]
+    assert len(one.samples_us) == MANY_ROUNDS
 
 
 def test_what_a_dropped_entry_is_compared_with(made: Made) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from cutlass_tuner.compare.regret import MISS, Run
 from cutlass_tuner.errors import UserError
+from cutlass_tuner.events import FinalRow, Finished
 from cutlass_tuner.ideas import Idea, Suggestion
 from cutlass_tuner.options import LabOptions
 from cutlass_tuner.pipeline import lab, setup
@@ -91,6 +92,38 @@ def test_finals_are_no_part_of_the_record() -> None:
     assert [len(one.samples_us) for one in ledger.measured[problem.key]] == [3]
     cut_short = [event for event in made.one_kernel(FIRST, 0.0) if event.event != "told"]
     assert len(screened([*cut_short, later]).measured[problem.key]) == 2
+
+
+def test_runs_are_judged_by_what_was_measured_again_together(tmp_path: Path) -> None:
+    """In one contest, in many rounds and after the last finals of the problem; a search hears screening."""
+    problem = made.PROBLEMS[0]
+    over = Finished(
+        row=FinalRow(problem=problem.key, l2="cold", entrants=(), samples_us=(), winner=None, why=""),
+        at_s=20.0,
+    )
+    events = [*made.one_kernel(FIRST, 0.0), *made.one_kernel(SECOND, 5.0), *made.one_kernel(THIRD, 10.0)]
+    semifinal = [made.measured(FIRST, problem, -3.0, 19.0, rounds=31), over]
+    alone = made.measured(THIRD, problem, -2.0, 21.0, rounds=9)
+    alone = alone.model_copy(
+        update={"measurement": alone.measurement.model_copy(update={"reference_us": (20.5,) * 9})}
+    )
+    together = [made.measured(one, problem, -0.5, 22.0, rounds=31) for one in (FIRST, SECOND)]
+    table, _ = recorded(made.write(tmp_path, [*events, *semifinal, alone, *together]), made.SPACE)
+    rows = [table.candidates.row(one) for one in (FIRST, SECOND, THIRD)]
+    place = table.problems.index(problem)
+    assert table.log_ratio[rows[:2], place] == pytest.approx([-0.5, -0.5], abs=0.01)
+    assert table.log_ratio[rows[2], place] == table.screened[rows[2], place]
+    assert (table.screened[rows[:2], place] != table.log_ratio[rows[:2], place]).all()
+
+
+def test_seeds_that_share_their_replies_prove_nothing(
+    folder: Path, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(curves, "plots_missing", lambda: "no plots")
+    arms = ("llm+random", "random")
+    said = lab(options(study, tmp_path, replies=(folder, folder), arms=arms, seeds=8, builds=8))
+    assert "of 2 sets of replies" in said and "no difference is proven" in said
+    assert "shapes share kernels, so this is no test" in said
 
 
 def test_a_kernel_measured_on_a_problem_that_was_added_later_counts_there() -> None:
