@@ -39,7 +39,7 @@ _NAMED_SECRET = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""What follows a word that announces a secret: Authorization: Bearer …, X-Gw-Pass: …, AUTH=…, "token": "…"."""
+"""What follows a word that announces a secret: Authorization: Bearer …, X-Pass: …, AUTH=…, "token": "…"."""
 
 _ADDRESS = re.compile(
     r"""
@@ -68,7 +68,8 @@ _PATH = re.compile(
 )
 _WINDOWS_PATH = re.compile(
     rf"""
-      (?<=["']) (?: [A-Za-z]:[\\/] | \\\\ ) [^"'\n]*[^"'\n\\] (?=\\*["'])
+      (?<=["']) (?: [A-Za-z]:[\\/] | \\\\ {_PART} \\ (?!\\) | \\\\\\\\ {_PART} \\\\ )
+      [^"'\n]*[^"'\n\\] (?=\\*["'])                    # quoted, spaces and all
     | {_START} [A-Za-z]: (?P<between> \\\\ | [\\/] ) {_PART} (?: (?P=between) {_PART} )+
     | {_START} \\\\ {_PART} (?: \\ {_PART} )+
     | {_START} \\\\\\\\ {_PART} (?: \\\\ {_PART} )+   # the same in JSON

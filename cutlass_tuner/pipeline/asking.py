@@ -60,7 +60,6 @@ class Asking:
     def close(self) -> None:
         """Let whoever answers know that nobody waits any more. Returns at once."""
         self._cancelled.set()
-        self._asked = None
         self.transport.close()
 
 

@@ -155,9 +155,10 @@ def _meaning(result: Duel, arm: str) -> str:
 def _builds_needed(outcome: Outcome, ours: str, other: str) -> list[str]:
     """What each needs to reach the mean regret that the best arm without a language model ends up with."""
     mark = outcome.mark
-    goal = float(outcome.curves(other)[:, mark].mean())
+    theirs = outcome.curves(other).mean(axis=0)
+    goal = float(theirs[mark])
     mine = first_below(outcome.curves(ours).mean(axis=0), goal)
-    own = first_below(outcome.curves(other).mean(axis=0), goal)
+    own = first_below(theirs, goal)
     assert own is not None
     if mine is None:
         return [f"{ours} does not get to {other}'s {100 * goal:.2f} % within {outcome.options.builds} builds"]

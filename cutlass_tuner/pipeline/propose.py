@@ -35,6 +35,7 @@ def propose(options: ProposeOptions) -> str:
             roots = [options.studies, settings.data_dir("studies")]
             past = nearby(roots, header.model_copy(update={"name": ""}), problems)
     setup.check_fits(op, problems, device)
+    space.candidates(problems, device)  # raises where no kernel is legal: no answer could be right
     context = Context(op, space, tuple(problems), device, "cold", past)
     text = as_markdown(request(context, 1, None))
     _write(options.out, text)

@@ -132,7 +132,7 @@ class Screening:
             return
         self._again[_name(before)] = True
         # A recording that has no more rounds gives the same ones again.
-        if len(outcome.samples_us) > len(before.samples_us) or not outcome.verdict.passed:
+        if len(outcome.samples_us) > len(before.samples_us):
             self.measured += 1
             self.study.append(Measured(measurement=outcome, at_s=self.study.now_s()))
 
@@ -220,7 +220,7 @@ class Screening:
             value = self._offer(outcome)
             if value is None:
                 wrong = "; ".join(outcome.verdict.reasons)
-                disturbed = "torch's own times disagree, twice"
+                disturbed = "torch's own times disagree"
                 last = Failure(stage="verify", reason=wrong or disturbed, lasting=bool(wrong))
             else:
                 values[launch.key] = value

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import time
+from collections import deque
 from collections.abc import Sequence
 
 from cutlass_tuner import settings
-from cutlass_tuner.build.pool import Builds, Pool, default_jobs
+from cutlass_tuner.build.pool import Builds, Finished, Pool, default_jobs
 from cutlass_tuner.events import KernelBuilt, KernelFailed, KernelTold
 from cutlass_tuner.options import TuneOptions
 from cutlass_tuner.pipeline import setup
@@ -36,6 +36,7 @@ LISTEN_S = 0.5
 SEEDS = 64
 """Starting kernels, best first. They cover the shapes; after that what was measured knows better."""
 
+ALL_BUILT, ALL_RECORDED_BUILT = "every kernel of the space is built", "every recorded kernel is built"
 NOBODY_ASKED = (
     "no language model is asked, as no ANTHROPIC_API_KEY is set: heuristics propose the starting kernels "
     "(--llm none leaves this line out)"
@@ -73,6 +74,7 @@ class Searching:
         )
         self._transport = transport
         self._in_flight: dict[str, Proposal] = {}
+        self._built: deque[Finished] = deque()  # and not measured yet
         self._submitted = 0
 
     def elapsed(self) -> float:
@@ -203,7 +205,7 @@ class Searching:
 
     def _refill(self, search: Search, pool: Pool) -> None:
         """Keep the compilers busy, within the limit on builds."""
-        while pool.pending < pool.jobs + QUEUED_BATCHES:
+        while pool.pending + len(self._built) < pool.jobs + QUEUED_BATCHES:
             size = BATCH if self._submitted >= pool.jobs else FIRST_BATCH
             left = self._builds_left()
             batch = search.next_batch(size if left is None else min(size, left)) if left != 0 else []
@@ -223,17 +225,16 @@ class Searching:
                 self._await_answer()  # a recording is played in no time: no answer would ever be in time
                 continue
             self._refill(search, pool)
-            if not pool.pending and self._all_built(search):
-                return "every kernel of the space is built"
-            self.conversation.go_on(idle=not pool.pending)
-            if pool.pending:
+            idle = not pool.pending and not self._built
+            if idle and self._all_built(search):
+                return ALL_BUILT
+            self.conversation.go_on(idle)
+            if not idle:
                 self._measure(search, pool)
             elif self.conversation.thinking:
                 self._await_answer()
             else:
-                return (
-                    f"every {'recorded kernel' if self.bench.simulated else 'kernel of the space'} is built"
-                )
+                return ALL_RECORDED_BUILT if self.bench.simulated else ALL_BUILT
 
     def _all_built(self, search: Search) -> bool:
         """Is nothing left that anybody could propose? Of kernels that are not recorded there is no end."""
@@ -244,10 +245,12 @@ class Searching:
         self.conversation.hear(LISTEN_S)
 
     def _measure(self, search: Search, pool: Pool) -> None:
-        """Take the batches that are built, waiting a moment for the first."""
+        """Take the next batch that is built, waiting a moment for one. No more than one: what is chosen and
+        asked next should rest on all that is known."""
         self._show("waiting for a build")
-        for kernels, results in pool.completed(timeout_s=LISTEN_S):
-            for kernel, result in zip(kernels, results, strict=True):
+        self._built += pool.completed(timeout_s=0.0 if self._built else LISTEN_S)
+        if self._built:
+            for kernel, result in zip(*self._built.popleft(), strict=True):
                 proposal = self._in_flight.pop(kernel.key)
                 self._take(search, proposal, result)
                 self.conversation.settle(proposal)
@@ -279,19 +282,14 @@ class Searching:
 
     # --- display
 
-    def _left(self) -> float:
-        return max(0.0, self.options.budget_s - self.elapsed())
-
     def _show(self, activity: str) -> None:
-        speedups = self.screening.speedups.values()
-        best = math.exp(sum(map(math.log, speedups)) / len(speedups)) if speedups else None
         ledger = self.study.ledger
         self.progress.update(
             built=len(ledger.builds),
             failed=len(ledger.failed),
             rounds=len(ledger.told),
             measurements=self.screening.measured,
-            best_geomean=best,
-            seconds_left=self._left(),
+            best_geomean=self.screening.geomean(),
+            seconds_left=max(0.0, self.options.budget_s - self.elapsed()),
             activity=activity,
         )

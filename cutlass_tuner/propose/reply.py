@@ -195,11 +195,13 @@ def _hypothesis(value: object) -> str:
 
 
 def _expected(value: object) -> float:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not LEAST_EXPECTED <= value <= MOST_EXPECTED:
-        raise Mistake(
-            f"expected is {shown(value)}; give a speed-up from {LEAST_EXPECTED:g} to {MOST_EXPECTED:g}, like 1.05"
-        )
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not LEAST_EXPECTED <= value <= MOST_EXPECTED
+    ):
+        bounds = f"{LEAST_EXPECTED:g} to {MOST_EXPECTED:g}"
+        raise Mistake(f"expected is {shown(value)}; give a speed-up from {bounds}, like 1.05")
     return float(value)
 
 

@@ -56,7 +56,7 @@ class Streamed:
 
     def take(self, event: RawMessageStreamEvent) -> None:
         """Add one event. The SDK does not check what it parses: a malformed one raises AttributeError,
-        TypeError or ValueError. Of deltas that are no text (thinking, and those to come) only the size counts."""
+        TypeError or ValueError. Of deltas that are no text (thinking and others) only the size counts."""
         if event.type == "message_start":
             self.model = str(event.message.model)
             self._count(event.message.usage)
@@ -98,7 +98,9 @@ class Streamed:
         It was allowed `max_tokens` of the `wanted` ones: less where less money was left.
         """
         if self.received > MAX_STREAM_CHARACTERS:
-            return failed(f"the model wrote more than {MAX_STREAM_CHARACTERS} characters, its thinking included")
+            return failed(
+                f"the model wrote more than {MAX_STREAM_CHARACTERS} characters, its thinking included"
+            )
         if self.too_long:
             return failed(f"the answer is longer than {MAX_REPLY_BYTES} bytes")
         if not self.ended:

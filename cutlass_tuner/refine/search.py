@@ -62,7 +62,7 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # else a line on stderr for each trial
         self.optuna_study = optuna.create_study(sampler=self._sampler, direction="minimize")
         self._agenda = Agenda(self._counts)
-        self._waiting: dict[tuple[int, str], Proposal] = {}  # by row and idea: a kernel may wait for several
+        self._seeds: dict[tuple[int, str], Proposal] = {}  # by row and idea: a kernel may wait for several
         self._open: dict[int, Trial] = {}
         self._ratios: dict[int, dict[str, float]] = {}
 
@@ -77,16 +77,16 @@ class Search:
         return [self.pool.candidates.kernel(row) for row in self._open]
 
     @property
-    def _seeds(self) -> dict[int, Proposal]:
+    def _foremost(self) -> dict[int, Proposal]:
         """What waits, by row, in its order. Of a kernel's proposals the foremost counts; those behind it take
         its place when its idea is dropped."""
-        seeds: dict[int, Proposal] = {}
-        for (row, _), proposal in self._waiting.items():
-            seeds.setdefault(row, proposal)
-        return seeds
+        foremost: dict[int, Proposal] = {}
+        for (row, _), proposal in self._seeds.items():
+            foremost.setdefault(row, proposal)
+        return foremost
 
     def _forget(self, row: int) -> None:
-        self._waiting = {key: one for key, one in self._waiting.items() if key[0] != row}
+        self._seeds = {key: one for key, one in self._seeds.items() if key[0] != row}
 
     def enqueue(self, proposals: Iterable[Proposal], first: bool = False) -> list[Proposal]:
         """Put proposals before whatever the sampler thinks of, in their order and behind those that wait.
@@ -103,8 +103,8 @@ class Search:
                 unknown.append(proposal)
             elif self.pool.fresh[row]:
                 known.setdefault((row, proposal.idea), proposal)
-        before, behind = (known, self._waiting) if first else (self._waiting, known)
-        self._waiting = {**before, **{key: one for key, one in behind.items() if key not in before}}
+        before, behind = (known, self._seeds) if first else (self._seeds, known)
+        self._seeds = {**before, **{key: one for key, one in behind.items() if key not in before}}
         return unknown
 
     def adopt(self, ideas: Sequence[Idea]) -> list[Rejection]:
@@ -143,7 +143,7 @@ class Search:
         """
         gone = {one for one in ids if one in self._agenda}
         self._agenda.drop(gone)
-        self._waiting = {key: one for key, one in self._waiting.items() if one.idea not in gone}
+        self._seeds = {key: one for key, one in self._seeds.items() if one.idea not in gone}
 
     def fate(self, idea: str) -> Fate:
         """How an idea stands. Raises KeyError for one that was never adopted."""
@@ -159,7 +159,7 @@ class Search:
         if size < 1:
             raise ValueError(f"a batch holds at least 1 kernel, not {size}")
         batch = [self._ask_seed(row) for row in self._seed_rows(size)]
-        if self._waiting:
+        if self._seeds:
             return batch
         if not batch:
             self._choose(batch, size, None, self._agenda.turn(self.pool.fresh))
@@ -182,10 +182,10 @@ class Search:
 
     def _seed_rows(self, size: int) -> list[int]:
         """The seeds that are built next."""
-        return self._sampler.pick(self.optuna_study, list(self._seeds), size) if self._waiting else []
+        return self._sampler.pick(self.optuna_study, list(self._foremost), size) if self._seeds else []
 
     def _ask_seed(self, row: int) -> Proposal:
-        proposal = self._seeds[row]
+        proposal = self._foremost[row]
         self._forget(row)
         self.pool.take(row)
         params: dict[str, Any] = dict(self.pool.params(row))

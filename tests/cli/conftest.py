@@ -12,7 +12,9 @@ import pytest
 import cutlass_tuner
 from cutlass_tuner.cli import main
 
-COMMANDS = ("tune", "build", "compare", "run", "show", "export", "cache_show", "cache_prune")
+COMMANDS = (
+    "tune", "propose", "build", "compare", "run", "show", "export", "lab", "cache_show", "cache_prune",
+)  # fmt: skip
 
 
 class Asked:

@@ -48,7 +48,7 @@ def test_the_page_has_every_command() -> None:
         for command in (group.typer_instance.registered_commands if group.typer_instance else [])
         if command.callback
     ]
-    assert len(names) == 9
+    assert len(names) == 11
     assert [name for name in names if f"\n## cutlass-tuner {name}\n" not in text] == []
 
 

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = {"torch", "optuna", "cutlass_library", "cuda", "numpy", "scipy", "nvmath", "anthropic", "pynvml"}
-COMMANDS = ["", "tune", "build", "compare", "run", "show", "export", "doctor", "cache"]
+HEAVY = {
+    "torch", "optuna", "cutlass_library", "cuda", "numpy", "scipy", "nvmath", "anthropic", "pynvml",
+    "matplotlib",
+}  # fmt: skip
+COMMANDS = ["", "tune", "propose", "build", "compare", "run", "show", "export", "lab", "doctor", "cache"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -463,6 +463,20 @@ def test_suggestions_of_a_dropped_idea_are_not_waited_for(make: Callable[..., Wo
     assert world.asks_now()
 
 
+def test_what_a_dropped_idea_did_not_get_another_one_may(make: Callable[..., World]) -> None:
+    world = make(WIDE, reply(drop=["wide"]), reply(idea("heir", config(tile_n=64, stages=3))))
+    world.talk.begin()
+    world.land(world.fly(1))
+    assert not world.asks_now()
+    world.search.drop(["wide"])
+    assert world.asks_now()
+    world.heard()
+    assert world.asks_now(idle=True)
+    world.heard()
+    assert [one.id for one in world.answered[2].ideas] == ["heir"]
+    assert [(one.source, one.idea) for one in world.fly(1)] == [("llm", "heir")]
+
+
 # --- how often
 
 
@@ -549,6 +563,24 @@ def test_a_run_that_goes_on_builds_what_was_suggested_before_it_asks_again(
     assert again.asks_now()
     again.heard()
     assert [answered.round for answered in again.answered] == [1, 2]
+
+
+def test_a_round_that_an_earlier_run_began_is_judged(make: Callable[..., World]) -> None:
+    world = make(WIDE)
+    world.land(world.fly(3), speedup=2.0)
+    world.talk.begin()
+    assert world.asks_now()
+    world.heard()
+    world.land(world.fly(1))
+    world.study.close()
+    again = make(SMALL)
+    again.talk.begin()
+    again.land(again.fly(1))
+    assert again.asks_now()
+    again.heard()
+    again.land(again.fly(1))
+    assert not again.asks_now()
+    assert again.notes[-1] == f"2 rounds in a row brought nothing: {WITHOUT}"
 
 
 def test_a_question_without_an_answer_is_put_again_by_the_next_run(make: Callable[..., World]) -> None:

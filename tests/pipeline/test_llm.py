@@ -20,7 +20,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1]))  # also where this file runs alone
 
-from propose.server import answer, dropped, refuse, serving, silent, started, whole
+from propose.server import answer, refuse, serving, silent, started, whole
 
 from cutlass_tuner.events import (
     Answered,
@@ -208,9 +208,9 @@ def test_a_bad_reply_costs_its_round_and_no_more(what: str, place: Workplace) ->
     assert bool(first.rejected) != (first.answer.failure is not None)
     assert len(proposals(place)) == 44 and "good" in {one.idea for one in proposals(place)}
     lines = told(done)
-    assert len(lines) == 4 and lines[1].startswith("round 1: ") and len(lines[1]) < 300
+    assert lines[1].startswith("round 1: ") and len(lines[1]) < 300 and lines[1].isprintable()
     assert (
-        lines[2].startswith("round 2: 1 idea with ") and lines[3] == "search ended: builds used up: 44 of 44"
+        lines[2].startswith("round 2: 1 idea with ") and lines[-1] == "search ended: builds used up: 44 of 44"
     )
     assert "3 of 3 shapes" in done.out
 
@@ -251,7 +251,7 @@ def test_the_same_command_again_asks_nothing_and_more_builds_go_on(place: Workpl
     assert len(answered(place)) == 1 and [one.idea for one in proposals(place)] == ["good"] * 3
     again = place.tune(f"--builds 3 {QUICK} --llm replay:r")
     assert place.journal.read_bytes() == first and told(again) == ["search ended: builds used up: 3 of 3"]
-    place.tune(f"--builds 24 {QUICK} --llm replay:r")
+    place.tune(f"--builds 48 {QUICK} --llm replay:r")
     assert place.journal.read_bytes().startswith(first)
     assert [(e.round, [one.id for one in e.ideas]) for e in answered(place)] == [(1, ["good"]), (2, ["wide"])]
     assert {"good", "wide"} <= {one.idea for one in proposals(place)}
@@ -308,7 +308,7 @@ def test_a_manual_reply_is_taken_when_it_appears_and_the_search_goes_on_meanwhil
     # The next run puts the question again that had no answer, and no other.
     (folder / "02-request.md").unlink()
     (folder / "02-reply.txt").write_text(ROUND_1)
-    place.tune(f"--builds {len(proposals(place)) + 30} {QUICK} --llm manual --replies m", CHILD_S="0.01")
+    place.tune(f"--builds {len(proposals(place)) + 60} {QUICK} --llm manual --replies m", CHILD_S="0.005")
     assert (folder / "02-request.md").exists() and [e.round for e in answered(place)] == [1, 2]
     assert "wide" in {one.idea for one in proposals(place)} and repeated(place.events) == []
 
@@ -365,9 +365,8 @@ def test_a_refused_credential_is_one_line_and_the_run_goes_on(place: Workplace) 
     assert leaks(place, done) == []
 
 
-@pytest.mark.parametrize("events", [[], [started()]], ids=["no byte", "no end"])
-def test_a_server_that_hangs_keeps_nothing_waiting(events: list[object], place: Workplace) -> None:
-    with serving(silent(events)) as to:  # type: ignore[arg-type]
+def test_a_server_that_hangs_keeps_nothing_waiting(place: Workplace) -> None:
+    with serving(silent([started()])) as to:
         running = place.start(
             place.tuning(f"--builds 24 {QUICK} --llm anthropic"), CHILD_S="0.005", **api(to.url)
         )
@@ -399,14 +398,6 @@ def test_a_run_of_a_whole_space_ends_though_an_answer_is_pending(place: Workplac
         done = place.tune(f"{few} --llm anthropic", CHILD_S="0.01", **api(to.url))
     assert told(done)[1:] == ["search ended: every kernel of the space is built"]
     assert not answered(place)
-
-
-def test_a_broken_stream_costs_its_round(place: Workplace) -> None:
-    with serving(dropped([started()]), answer(whole(GOOD))) as to:
-        place.tune(f"--builds 40 {QUICK} --llm anthropic", CHILD_S="0.005", **api(to.url))
-    first, second = answered(place)[:2]
-    assert first.answer.failure is not None and not first.answer.failure.lasting
-    assert [one.id for one in second.ideas] == ["good"]
 
 
 # --- a recording instead of a GPU
@@ -479,6 +470,18 @@ def test_every_reply_is_heard_though_every_recorded_kernel_is_built(copy: Workpl
     study = simulate(copy, "--llm replay:r")
     assert len(study.ledger.answered) == 3
     assert len(study.ledger.builds) == len(copy.study.ledger.builds)
+
+
+def test_a_round_that_cannot_come_to_its_end_holds_up_no_reply(copy: Workplace) -> None:
+    """One recorded kernel is left to search: the sampler never has its turn."""
+    same = "--fix tile_m=128 --fix tile_n=256 --fix tile_k=64 --fix cluster_m=1"
+    only = f"{same} --fix schedule=cooperative --fix stages=3"
+    held = [{"knob": "stages", "values": [3]}]
+    first = reply(idea("first", config(tile_n=256, cluster_m=1, stages=3), allow=held))
+    write(copy.folder / "r", first, reply(idea("second", allow=held)))
+    study = simulate(copy, f"--llm replay:r {only}")
+    assert [[one.id for one in e.ideas] for e in study.ledger.answered] == [["first"], ["second"], []]
+    assert len(study.ledger.builds) == 1
 
 
 def test_a_simulated_search_waits_for_each_answer_so_that_it_is_the_same_twice(copy: Workplace) -> None:

@@ -17,6 +17,7 @@ from cutlass_tuner.ideas import Answer
 from cutlass_tuner.options import LlmOptions
 from cutlass_tuner.propose.messages import MessagesTransport
 from cutlass_tuner.propose.request import MAX_REPLY_BYTES, Request
+from cutlass_tuner.propose.streamed import MAX_STREAM_CHARACTERS, MOST_TOKENS
 from cutlass_tuner.propose.transport import open_transport
 from cutlass_tuner.settings import settings
 from propose.server import (
@@ -187,6 +188,17 @@ def test_the_longest_answer_is_read() -> None:
     assert len(given.text) == MAX_REPLY_BYTES
 
 
+@pytest.mark.parametrize("kind", ["thinking", "signature"])
+def test_endless_thinking_is_not_read(kind: str) -> None:
+    events = [started(), *block(0, kind, ["x" * 2**20] * 40)]
+    with serving(answer(events)) as server:
+        given = transport(server).ask(REQUEST, threading.Event())
+        assert server.hung_up.wait(2.0), "the rest is not even sent"
+    assert given is not None
+    said = reason(given, lasting=False)
+    assert said == f"the model wrote more than {MAX_STREAM_CHARACTERS} characters, its thinking included"
+
+
 # --- refused questions
 
 
@@ -224,6 +236,14 @@ def test_a_credential_in_the_answer_is_cut_out(monkeypatch: pytest.MonkeyPatch) 
     given, server = ask(answer(whole(f"{KEY[:9]}", f"{KEY[9:]} gateway-secret-1")))
     assert server.headers[0]["x-gateway-token"] == "gateway-secret-1"
     assert given.text == "[credential] [credential]"
+
+
+@pytest.mark.parametrize("name", ["X-Gw-Pass", "x-pwd", "X-Credential", "x-sign", "X-Session", "x-jwt"])
+def test_a_credential_in_a_custom_header_is_cut_out(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", f"{name}: gateway-secret-1")
+    given, server = ask(answer(whole("said: gateway-secret-1")))
+    assert server.headers[0][name.lower()] == "gateway-secret-1"
+    assert given.text == "said: [credential]"
 
 
 def test_a_dummy_key_is_not_cut_out_of_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,6 +447,18 @@ def test_the_cap_is_never_passed() -> None:
     assert 4000 <= asked_for[-1] < 6000
     for n, tokens in enumerate(asked_for):
         assert n * COST + at_most(tokens) <= 0.15 + 1e-9
+
+
+@pytest.mark.parametrize("told", [10**400, 10**12, float("inf")])
+def test_no_count_of_tokens_is_beyond_belief(told: float) -> None:
+    events = [started(), *block(0, "text", [TEXT]), *stopped("end_turn", output_tokens=told)]  # type: ignore[arg-type]
+    with serving(answer(events)) as server:
+        asked = transport(server)
+        given = asked.ask(REQUEST, threading.Event())
+    assert given is not None and given.usage is not None and given.failure is None
+    assert given.usage.output_tokens == MOST_TOKENS
+    assert asked.spent_usd == pytest.approx(MOST_TOKENS * 20e-6, rel=1e-4)
+    assert given.usage.cost_usd == asked.spent_usd
 
 
 def test_cut_off_for_want_of_money() -> None:

@@ -105,7 +105,10 @@ def test_a_second_family_has_its_own_values() -> None:
         ({"shapes": "s1"}, "shapes is 's1'; give an array"),
         ({"shapes": [1]}, "a shape is 1;"),
         ({"shapes": [["s1"]]}, "a shape is an array;"),
-        ({"expected": 0}, "expected is 0; give a finite number above 0"),
+        ({"expected": 0}, "expected is 0; give a speed-up from 0.1 to 10, like 1.05"),
+        ({"expected": 0.0999}, "expected is 0.0999; give a speed-up from 0.1 to 10"),
+        ({"expected": 10.001}, "expected is 10.001; give a speed-up from 0.1 to 10"),
+        ({"expected": 1e308}, "expected is 1e+308;"),
         ({"expected": -1.5}, "expected is -1.5;"),
         ({"expected": "1.05"}, "expected is '1.05';"),
         ({"expected": True}, "expected is true;"),
@@ -144,6 +147,12 @@ def test_expected_beyond_every_float_is_not_finite() -> None:
     found = read(text(idea()).replace("1.05", "1e999"), SPACE, PROBLEMS, DEVICE, known={}, ideas=())
     assert found.ideas == ()
     assert "expected is inf" in only_rejection(found).reason
+
+
+@pytest.mark.parametrize("bound", [0.1, 10])
+def test_the_bounds_of_expected_may_be_expected(bound: float) -> None:
+    found = reading(idea(expected=bound))
+    assert [one.expected for one in found.ideas] == [bound]
 
 
 @pytest.mark.parametrize("field", [name for name in idea() if name != "id"])

@@ -204,6 +204,28 @@ def test_a_dropped_idea_is_neither_waited_for_nor_searched(world: World, name: S
     assert (search.fate("a"), search.fate("b")) == ("dropped", "waiting")
 
 
+def test_a_kernel_that_others_proposed_too_outlives_a_dropped_idea(world: World) -> None:
+    apart = {world.siblings(world.kernel(r)): world.kernel(r) for r in range(len(world))}
+    kernels = list(apart.values())[:3]
+    textbook = [Proposal(kernel=kernel, source="textbook") for kernel in kernels]
+    a, b = (idea(name, targets(world, "tt"), suggestions=[kernels[1]]) for name in "ab")
+
+    def left(dropped: str, resumed: bool = False) -> list[tuple[str, str, str]]:
+        search = searching(world, "random")
+        steps = [lambda: search.enqueue(textbook), lambda: search.adopt([a]), lambda: search.adopt([b])]
+        for step in steps[1:] + steps[:1] if resumed else steps:
+            step()
+        search.drop(dropped)
+        return [(p.kernel.key, p.source, p.idea) for p in (search.next_batch(1)[0] for _ in range(4))]
+
+    own = [(kernel.key, "textbook", "") for kernel in kernels]
+    for resumed in (False, True):
+        assert left("ab", resumed)[:3] == own
+        assert left("b", resumed)[:3] == [(kernels[1].key, "llm", "a"), own[0], own[2]]
+        assert left("a", resumed)[:3] == [(kernels[1].key, "llm", "b"), own[0], own[2]]
+        assert [source for _, source, _ in left("ab", resumed)][3] == "sampler"
+
+
 @pytest.mark.parametrize("sampler", ["portfolio", "random"])
 def test_an_idea_that_loses_twice_is_left_alone_and_one_used_up_is_done(
     world: World, sampler: SamplerName
