@@ -180,15 +180,13 @@ class Screening:
         return min(values.values()) if values else failure
 
     def _suggestions(self, build: Build, problem: Problem) -> list[LaunchConfig]:
-        """The launches suggested for this kernel on this problem that are legal there, in effective form."""
+        """The launches suggested for this kernel on this problem, in effective form. They are legal: no rule
+        looks at a launch and a problem at once, and all others were checked when they were read."""
         device = self.study.header.device
-        wanted = [
-            launch for targets, launch in self._suggested.get(build.kernel.key, ()) if problem.key in targets
-        ]
         return [
             self.space.effective_launch(build.kernel, launch, problem, device)
-            for launch in wanted
-            if self.space.check(build.kernel, launch, problem, device).legal
+            for targets, launch in self._suggested.get(build.kernel.key, ())
+            if problem.key in targets
         ]
 
     def _known(self, build: Build, problem: Problem) -> dict[str, float]:

@@ -274,17 +274,6 @@ def test_suggestions_of_earlier_runs_are_known(study: Study, bench: Scripted) ->
     assert SPACE.effective_launch(other, odd, PROBLEM, study.header.device).key in tried(bench)
 
 
-def test_an_illegal_launch_is_not_tried(study: Study, bench: Scripted) -> None:
-    other = next(k for k in kernels()[5:] if k.knobs["scheduler"] == "streamk")
-    bench.us[other.key] = 18.0
-    splitting = SPACE.launch(splits=6, decomposition="data_parallel")
-    screening = Screening(bench, SPACE, study)
-    screening.suggest([suggesting(other, splitting)])
-    screening.screen(build_of(other), PROBLEMS[:1])
-    assert tried(bench) and splitting.key not in tried(bench)
-    assert not any("splits=6" in launch for launch in tried(bench))
-
-
 # --- disturbed contests
 
 

@@ -254,8 +254,9 @@ def test_progress_is_quiet_in_a_pipe_and_stdout_has_only_results(tuned: tuple[Wo
     done = tuned[1]
     assert done.out.startswith("shape ") and "\x1b" not in done.out + done.err
     lines = done.err.splitlines()
-    assert lines[0] == f"search ended: builds used up: {BUILDS} of {BUILDS}"
-    assert len(lines) == 2 and lines[1].startswith("tune hgemm, 3 shapes")
+    assert lines[0].startswith("no language model is asked")
+    assert lines[1] == f"search ended: builds used up: {BUILDS} of {BUILDS}"
+    assert len(lines) == 3 and lines[2].startswith("tune hgemm, 3 shapes")
 
 
 def test_a_process_of_its_own_does_the_same(tmp_path: Path, server: Server) -> None:
