@@ -273,7 +273,7 @@ class Searching:
         outcome = self.screening.screen(build, problems)
         ratios = {} if isinstance(outcome, Failure) else outcome
         self.study.append(KernelTold(kernel=build.kernel, log_ratio=ratios, at_s=self.study.now_s()))
-        if isinstance(outcome, Failure):  # the round is closed: a resumed search takes the kernel for finished
+        if isinstance(outcome, Failure):  # the round is closed: a resumed search takes it for finished
             return outcome.model_copy(update={"lasting": True})
         return outcome
 

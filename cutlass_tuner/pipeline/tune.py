@@ -15,6 +15,9 @@ from cutlass_tuner.pipeline.show import open_study, result_text
 from cutlass_tuner.propose.transport import open_transport
 from cutlass_tuner.study import Study, default_name
 
+REPLAYED = "replay"
+"""Transport of answers that were recorded: a resumed run goes on with those after them."""
+
 
 def tune(options: TuneOptions) -> str:
     """Search, and return the result table. Ctrl-C ends the search and keeps what was measured."""
@@ -23,6 +26,7 @@ def tune(options: TuneOptions) -> str:
     problems = op.read_shapes(options.shapes)
     space = setup.space(op, next(iter(op.spaces)), options.space)  # a mistake in it is told on any machine
     recording = _recording(options)
+    open_transport(options.llm, 0)  # a mistake in it is told before a GPU is asked
     open_machine = setup.machine if recording is None else recording.machine
     with open_machine(op, options, problems, space) as machine:
         digest = machine.space.digest
@@ -46,7 +50,9 @@ def tune(options: TuneOptions) -> str:
                 space=machine.space,
                 candidates=machine.candidates,
                 study=study,
-                transport=open_transport(options.llm, len(study.ledger.answered)),
+                transport=open_transport(
+                    options.llm, sum(a.transport == REPLAYED for a in study.ledger.answered)
+                ),
                 started=started,
             )
             run.whole()

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,12 +89,33 @@ def exchange(
     for name in ("anthropic", "httpx2", "httpcore2"):  # ANTHROPIC_LOG=debug would print questions and headers
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     loop = asyncio.new_event_loop()
+    loop.set_default_executor(_Daemons())
     try:
         talk = _converse(question, limits, answer, secrets)
         return loop.run_until_complete(_supervise(talk, limits.total_s, cancelled))
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+class _Daemons(ThreadPoolExecutor):
+    """Looks names up on threads that nobody waits for: Python's own pools are joined when the program ends,
+    and a name server that hangs would keep it for as long."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()  # so that nobody can cancel what can't be stopped
+
+        def work() -> None:
+            try:
+                result = fn(*args, **kwargs)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        threading.Thread(target=work, name="lookup", daemon=True).start()
+        return future
 
 
 async def _supervise(

@@ -81,9 +81,8 @@ def _true_of(pool: Pool, condition: Condition) -> BoolArray:
         return np.zeros(len(pool), dtype=np.bool_)
     named = {_typed(value) for value in condition.one_of}
     raw = [_typed(value) in named for value in pool.values[condition.knob]]
-    column = pool.effective[condition.knob]
-    effective = {value: _typed(value) in named for value in set(column)}
-    by_effect = np.fromiter(map(effective.__getitem__, column), dtype=np.bool_, count=len(pool))
+    values, places = pool.distinct(condition.knob)
+    by_effect = np.array([_typed(value) in named for value in values], dtype=np.bool_)[places]
     codes = pool.codes[:, list(pool.values).index(condition.knob)]
     either: BoolArray = np.array(raw, dtype=np.bool_)[codes] | by_effect
     return either

@@ -83,6 +83,7 @@ class Pool:
         }
         self.groups = self._label([siblings(kernel) for kernel in kernels])
         self._distance: dict[int, NDArray[np.uint8]] = {}
+        self._distinct: dict[str, tuple[list[Scalar], NDArray[np.int32]]] = {}
 
     def __len__(self) -> int:
         return len(self.fresh)
@@ -103,6 +104,14 @@ class Pool:
         if kernel.family not in self._families or kernel.knobs.keys() != self.effective.keys():
             return None
         return self._row_of_knobs.get(tuple(kernel.knobs[name] for name in self.effective))
+
+    def distinct(self, knob: str) -> tuple[list[Scalar], NDArray[np.int32]]:
+        """A knob's effective values, each once, and each row's place among them."""
+        if knob not in self._distinct:
+            places: dict[tuple[type, Scalar], int] = {}  # True is not 1
+            column = [places.setdefault((type(v), v), len(places)) for v in self.effective[knob]]
+            self._distinct[knob] = [value for _, value in places], np.array(column, dtype=np.int32)
+        return self._distinct[knob]
 
     def params(self, row: int) -> dict[str, Scalar]:
         """A row as Optuna's parameters."""

@@ -32,6 +32,8 @@ def start(request: dict[str, Any]) -> int:
     if pid:
         return pid
     os.setsid()
+    for name in [name for name in os.environ if name.startswith("ANTHROPIC_")]:
+        del os.environ[name]  # a developer's own key is not for tests
     os.chdir(request["folder"])
     for descriptor, path in ((0, os.devnull), (1, request["out"]), (2, request["err"])):
         flags = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
