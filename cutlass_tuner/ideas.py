@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from cutlass_tuner.records import Failure, KernelConfig, LaunchConfig, Record, Scalar
+from cutlass_tuner.records import Failure, KernelConfig, LaunchConfig, Proposal, Record, Scalar
 
 Bottleneck = Literal["wave", "dram", "l2", "latency", "epilogue", "reduction", "power"]
 """What an idea attacks: idle SMs in the last wave; traffic to DRAM or L2; the time of a launch, of a
@@ -36,6 +36,14 @@ class Suggestion(Record):
     that are probed anyway. Launches are as asked for, every knob present, not folded yet."""
 
     kernel: KernelConfig
+    launches: tuple[LaunchConfig, ...] = ()
+
+
+class Wanted(Record):
+    """A line of a list of kernels to record (tools/gather writes it, tools/record reads it). The launches are
+    tried on every shape on which they are legal, besides those that are probed anyway."""
+
+    proposal: Proposal
     launches: tuple[LaunchConfig, ...] = ()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -20,10 +21,11 @@ from cutlass_tuner.build.toolchain import Toolchain
 from cutlass_tuner.emit import EMITTERS
 from cutlass_tuner.emit.emitter import Emitter
 from cutlass_tuner.errors import UserError
+from cutlass_tuner.events import StudyHeader
 from cutlass_tuner.ops.registry import Op
 from cutlass_tuner.options import SpaceOptions, ToolchainOptions, TuneOptions
 from cutlass_tuner.pipeline.bench import Bench
-from cutlass_tuner.records import DeviceFacts, Environment, Failure, Problem
+from cutlass_tuner.records import DeviceFacts, Environment, Failure, L2Mode, Problem
 from cutlass_tuner.space import Candidates, Space
 from cutlass_tuner.wire import Described
 
@@ -59,6 +61,21 @@ def machine(op: Op, options: TuneOptions, problems: Sequence[Problem], asked: Sp
         candidates = fitting.candidates(problems, device)
         builds = builder(found, device.arch, op, options.toolchain)
         yield Machine(bench, builds, device, environment(described, found, builds), fitting, candidates)
+
+
+def study_header(machine: Machine, op: Op, name: str, l2: L2Mode, simulated: str = "") -> StudyHeader:
+    """Of a study that begins now, on this machine or on the recording `simulated` of one."""
+    return StudyHeader(
+        name=name,
+        op=op.name,
+        family=",".join(machine.space.families),
+        environment=machine.environment,
+        device=machine.device,
+        space_digest=machine.space.digest,
+        l2=l2,
+        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        simulated=simulated,
+    )
 
 
 def toolchain(options: ToolchainOptions) -> Toolchain:

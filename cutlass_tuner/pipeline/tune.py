@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
 import sys
 import time
 
-from cutlass_tuner.events import StudyHeader
 from cutlass_tuner.ops import registry
 from cutlass_tuner.options import TuneOptions
 from cutlass_tuner.pipeline import setup, simulated
 from cutlass_tuner.pipeline.searching import Searching
 from cutlass_tuner.pipeline.show import open_study, result_text
+from cutlass_tuner.propose.replay import ReplayTransport
 from cutlass_tuner.propose.transport import open_transport
 from cutlass_tuner.study import Study, default_name
-
-REPLAYED = "replay"
-"""Transport of answers that were recorded: a resumed run goes on with those after them."""
 
 
 def tune(options: TuneOptions) -> str:
@@ -29,20 +25,14 @@ def tune(options: TuneOptions) -> str:
     open_transport(options.llm, 0)  # a mistake in it is told before a GPU is asked
     open_machine = setup.machine if recording is None else recording.machine
     with open_machine(op, options, problems, space) as machine:
-        digest = machine.space.digest
-        name = default_name(op.name, machine.device.name, digest, problems, options.shapes.stem)
-        header = StudyHeader(
-            name=options.study or (name if recording is None else name + simulated.SUFFIX),
-            op=op.name,
-            family=",".join(machine.space.families),
-            environment=machine.environment,
-            device=machine.device,
-            space_digest=digest,
-            l2=options.l2,
-            created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            simulated="" if recording is None else recording.name,
-        )
+        digest, gpu = machine.space.digest, machine.device.name
+        name = default_name(op.name, gpu, digest, problems, options.shapes.stem)
+        name = options.study or (name if recording is None else name + simulated.SUFFIX)
+        recorded = "" if recording is None else recording.name
+        header = setup.study_header(machine, op, name, options.l2, recorded)
         with Study.open_or_create(options.studies, header, problems) as study:
+            # A resumed run goes on with the recorded replies after those it has.
+            replayed = sum(a.transport == ReplayTransport.name for a in study.ledger.answered)
             run = Searching(
                 options,
                 machine.bench,
@@ -50,9 +40,7 @@ def tune(options: TuneOptions) -> str:
                 space=machine.space,
                 candidates=machine.candidates,
                 study=study,
-                transport=open_transport(
-                    options.llm, sum(a.transport == REPLAYED for a in study.ledger.answered)
-                ),
+                transport=open_transport(options.llm, replayed),
                 started=started,
             )
             run.whole()
