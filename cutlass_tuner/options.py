@@ -133,7 +133,7 @@ class TuneOptions:
     """Search the kernels of `op` for every problem in the file `shapes`.
 
     The run ends at whichever comes first: `budget_s` wall-clock seconds, `builds` kernels in the study, or
-    every problem's best kernel at least `target` times as fast as torch.matmul, as screened. `study` None:
+    every problem's best kernel at least `target` times as fast as torch, as screened. `study` None:
     named after the op, the shapes file, the GPU and the space. `simulate` names a recorded study that stands
     in for the GPU.
     """
@@ -204,9 +204,9 @@ class CompareOptions:
 class RunOptions:
     """Check, build, run and time one hand-written config on one problem.
 
-    `extents` are the problem's, in the op's order of dimensions (trailing ones may be missing and are then
-    1); `layout` None is the op's default; `knobs` maps kernel and launch knobs to their values as text, the
-    others keep their defaults. With `source` the emitted C++ is part of what is printed.
+    `extents` are the problem's, in the op's order of dimensions (trailing ones may be missing where the op
+    has a default); `layout` None is the op's default; `knobs` maps kernel and launch knobs to their values as
+    text, the others keep their defaults. With `source` the emitted C++ is part of what is printed.
     """
 
     op: str

@@ -207,21 +207,30 @@ class Tolerance(Record):
 
     |D - ref| <= output_roundoff * |ref| + tiny + spread * sqrt(K) * accumulator_roundoff * sum|a||b|
 
-    `verify.tolerance` derives the numbers from the contract and gives the source of the formula.
+    The last four are attention's, whose softmax is rounded between its two products, and 0 elsewhere;
+    `log_roundoff` is that of the log-sum-exp, relative.
+
+    `verify.tolerance` derives the numbers from the contract and gives the formulas and their sources.
     """
 
     output_roundoff: float
     tiny: float
     accumulator_roundoff: float
     spread: float
+    probability_roundoff: float = 0.0
+    probability_tiny: float = 0.0
+    probability_spread: float = 0.0
+    log_roundoff: float = 0.0
 
 
 class Evidence(Record):
     """What the child saw of one kernel's answers. Facts only; `verify.judge` decides.
 
-    Counts are elements of D. `error_over_bound` is the largest |D - ref| / bound on N(0,1) inputs,
-    `exact_mismatches` counts bits that differ from the one right answer on the integer probe
-    (products and sums exact in the contract's accumulator, so order cannot matter),
+    Counts are elements of D (attention: O, and of the kernels' LSE). `error_over_bound` is the largest
+    |D - ref| / bound on N(0,1) inputs (attention: on enlarged ones as well), `exact_mismatches` counts
+    what differs from the one right answer on the op's exact probes: a GEMM's integers, whose products
+    and sums are exact in the contract's accumulator; attention's rows that select one key each or
+    average integers,
     `repeat_mismatches` compares a second launch with the first, `after_timing_mismatches` the
     output left by the timed launches (None where not checked).
     """

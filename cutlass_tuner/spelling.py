@@ -1,10 +1,24 @@
-"""How a config is written for people and for models: as its differences from the default."""
+"""How problems and configs are written for people and for models: configs as differences from the default."""
 
 from __future__ import annotations
 
-from cutlass_tuner.records import KernelConfig, Scalar
+from cutlass_tuner.records import KernelConfig, Problem, Scalar
 
 DEFAULT = "default"
+TELLING = 4
+"""So many extents, joined by x, are read without their names."""
+
+
+def few_extents(problem: Problem) -> bool:
+    """Do the bare extents say what the problem is, as in 4096x4096x64?"""
+    return len(problem.dims) <= TELLING
+
+
+def extents_text(problem: Problem) -> str:
+    """A problem without its user's name: 4096x4096x64, or where that says little each extent by name."""
+    if few_extents(problem):
+        return problem.model_copy(update={"name": ""}).label
+    return " ".join(f"{name}={extent}" for name, extent in problem.dims.items())
 
 
 def kernel_text(kernel: KernelConfig, default: KernelConfig | None = None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -250,6 +251,53 @@ def test_distinct_rows_stay_distinct_however_wide_their_values() -> None:
     # Packed into 64 bits the first two would be one: 4 * 2**62 wraps to 0.
     clash = Columns({"a": np.array([0, 4, 0]), "b": np.array([0, 0, 2**62 - 1])}, {})
     assert grid.first_of_each(clash).tolist() == [0, 1, 2]
+
+
+def test_knobs_that_do_nothing_are_not_walked_and_no_kernel_is_lost(device: DeviceFacts) -> None:
+    family = Space.of("fmha", "sm_90a").restrict(
+        {
+            "tile_kv": 64,
+            "groups": (1, 2),
+            "tile_q": (64, 128),
+            "head_dim": 64,
+            "mask": "full",
+            "stages": (4, 6),
+        }
+    )
+    knobs, model = family.family().kernel, op("fmha").families["attention"]
+
+    def kernels(blocks: Iterable[tuple[grid.Codes, Columns]]) -> tuple[int, set[str]]:
+        count, found = 0, set()
+        for codes, raw in blocks:
+            count += len(codes)
+            effective = model.resolve(raw, device)
+            # Codes name the raw values beside them, also in the parts that the grid is walked in.
+            assert raw.knobs(0) == {n: k.values[c] for (n, k), c in zip(knobs.items(), codes[0], strict=True)}
+            found |= {str(effective.knobs(row)) for row in range(len(codes))}
+        return count, found
+
+    every, all_kernels = kernels(grid.blocks(knobs))
+    some, found = kernels(grid.blocks(knobs, model.needs))
+    assert found == all_kernels
+    assert len(found) <= some < every / 20
+
+
+def test_a_problem_gives_its_knobs_a_value(device: DeviceFacts) -> None:
+    fmha, space = (
+        op("fmha"),
+        Space.of("fmha", "sm_90a").restrict({"template": "flash", "head_dim": (64, 128)}),
+    )
+    full, causal = (fmha.problem((1, 16, 16, 1024, 1024, 64, mask), None) for mask in (0, 1))
+    table = space.candidates([causal], device)
+    assert {name: set(np.unique(table.columns[name])) for name in ("head_dim", "mask")} == {
+        "head_dim": {64},
+        "mask": {table.columns.word("mask", "causal")},
+    }
+    assert table.raw(0)["mask"] == table.kernel(0).knobs["mask"] == "causal"
+    both = space.candidates([full, causal], device)
+    assert (both.serves.sum(axis=1) == 1).all()
+    other = fmha.problem((1, 16, 16, 1024, 1024, 256), None)
+    assert "head_dim of the shapes is 256, of the space 64, 128" in _said(space.candidates, [other], device)
 
 
 # --- launches ---------------------------------------------------------------------------------

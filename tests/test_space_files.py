@@ -42,19 +42,43 @@ def test_every_op_has_its_spaces_and_they_load() -> None:
     for name, the_op in OPS.items():
         for arch in the_op.spaces:
             space = Space.of(name, arch)
+            assert space.op is the_op
             assert space.arch == arch
             assert set(space.families) == set(the_op.families)
 
 
-def test_rules_in_file_and_code_are_the_same() -> None:
-    space = Space.load("hgemm-sm90")
-    assert list(space.family().rules) == list(op("hgemm").families["tma_ws"].rules)
-    for rule in space.family().rules.values():
-        assert rule.kind in ("illegal", "unwise") and rule.reason and rule.source
+@pytest.mark.parametrize("name", OPS)
+def test_a_given_knob_has_a_rule_of_its_name_and_a_needed_one_exists(name: str) -> None:
+    for arch, the_op in ((arch, op(name)) for arch in op(name).spaces):
+        for family in Space.of(name, arch).families.values():
+            model = the_op.families[family.name]
+            assert family.given == model.given and set(family.given) <= set(family.kernel) & set(family.rules)
+            for knob, (other, value) in model.needs.items():
+                assert knob in family.kernel and family.kernel[other].accepts(value)
 
 
-def test_every_knob_has_values_a_default_among_them_and_one_line() -> None:
-    family = Space.load("hgemm-sm90").family()
+def test_ops_that_share_a_file_are_different_spaces(tmp_path: Path) -> None:
+    half, brain = (Space.of(name, "sm_90a") for name in ("fmha", "fmha-bf16"))
+    assert half.families == brain.families
+    assert half.digest != brain.digest
+    assert Space.load("fmha-sm90").op.name == "fmha"
+    mine = {"op": "fmha-bf16", "families": {"attention": {"kernel": {"template": {"values": ["flash"]}}}}}
+    narrowed = Space.load(_written(tmp_path, mine))
+    assert narrowed.op.name == "fmha-bf16"
+    assert narrowed.family().kernel["template"].values == ("flash",)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_rules_in_file_and_code_are_the_same(name: str) -> None:
+    for family in Space.of(name, "sm_90a").families.values():
+        assert list(family.rules) == list(op(name).families[family.name].rules)
+        for rule in family.rules.values():
+            assert rule.kind in ("illegal", "unwise") and rule.reason and rule.source
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_every_knob_has_values_a_default_among_them_and_one_line(name: str) -> None:
+    family = Space.of(name, "sm_90a").family()
     for knob in (*family.kernel.values(), *family.launch.values()):
         assert knob.default in knob.values
         assert len(knob.values) == len(set(knob.values)) > 1

@@ -95,6 +95,7 @@ class Toolchain:
             "-cubin",
             "-Xptxas=-v",
             *self.includes(),
+            f"-I{PACKAGE}",
             str(source),
             "-o",
             str(cubin),
@@ -272,7 +273,7 @@ def _cutlass_version(root: Path) -> str | None:
 def _tree_digest(root: Path) -> str:
     """Names and texts of all headers (some 20 MB, a tenth of a second); once a process."""
     digest = hashlib.sha256()
-    for folder in (root / "include", root / "tools" / "util" / "include"):
+    for folder in map(root.joinpath, ("include", "tools/util/include", "examples/88_hopper_fmha")):
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
             digest.update(path.read_bytes())

@@ -13,11 +13,14 @@ from cutlass_tuner.options import CompilerName, SpaceOptions, ToolchainOptions
 from cutlass_tuner.records import L2Mode
 from cutlass_tuner.settings import settings
 
-Op = Annotated[str, typer.Option("--op", metavar="OP", help="The operation, e.g. hgemm.")]
+Op = Annotated[str, typer.Option("--op", metavar="OP", help="The operation: hgemm, fmha or fmha-bf16.")]
 Shapes = Annotated[
     Path,
     typer.Option(
-        "--shapes", metavar="FILE", help="CSV of problems: m,n,k and optionally batch, layout, count, name."
+        "--shapes",
+        metavar="FILE",
+        help="CSV of problems. Columns: of hgemm m,n,k and optionally batch; of fmha batch,heads_q,heads_kv,"
+        "seqlen_q,seqlen_kv,head_dim,causal and optionally align; of both optionally layout,count,name.",
     ),
 ]
 Studies = Annotated[

@@ -33,8 +33,9 @@ def compare(
 ) -> None:
     """Measure the baselines, and a study's winners beside them.
 
-    The baselines are torch.matmul, cuBLASLt's first choice, and cuBLASLt with every algorithm timed. All
-    entrants of a shape are interleaved in one process.
+    Of a GEMM they are torch.matmul, cuBLASLt's first choice, and cuBLASLt with every algorithm timed; of
+    attention torch's scaled_dot_product_attention as it chooses, each of its backends, and the flash-attn
+    packages that are installed. All entrants of a shape are interleaved in one process.
     """
     options = CompareOptions(
         op=op,

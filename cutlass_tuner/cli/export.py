@@ -39,7 +39,8 @@ def export(
 ) -> None:
     """Export a study as a C++ header, JSON, CSV or training data.
 
-    The header comes with one .cu to compile, a benchmark of its own, and needs nothing but CUTLASS.
+    The header, of GEMM studies only, comes with one .cu to compile, a benchmark of its own, and needs nothing
+    but CUTLASS.
     """
     options = ExportOptions(
         study=study,

@@ -15,7 +15,13 @@ def run(
     *,
     op: arguments.Op,
     shape: Annotated[
-        str, typer.Option("--shape", metavar="MxNxK[xBATCH]", help="The problem, like 4096x4096x4096.")
+        str,
+        typer.Option(
+            "--shape",
+            metavar="EXTENTS",
+            help="The problem's extents joined by x: of hgemm MxNxK[xBATCH], of fmha "
+            "BATCHxHEADS_QxHEADS_KVxSEQLEN_QxSEQLEN_KVxHEAD_DIM[xCAUSAL].",
+        ),
     ],
     layout: Annotated[
         str | None,

@@ -32,8 +32,7 @@ def tune(
         typer.Option(
             "--target",
             metavar="RATIO",
-            help="Stop once every shape's best kernel is this many times as fast as torch.matmul, "
-            "as screened.",
+            help="Stop once every shape's best kernel is this many times as fast as torch, as screened.",
         ),
     ] = None,
     sampler: Annotated[

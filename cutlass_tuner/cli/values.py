@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from cutlass_tuner.errors import UserError
 
+MOST_DIGITS = 18
+"""Of an extent: longer ones fit no 64-bit integer, and are slow to read."""
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
@@ -38,12 +40,11 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def extents(text: str) -> tuple[int, ...]:
-    """The extents of "4096x4096x512" or "16x64x64x8": three or four positive whole numbers."""
+    """The extents of "4096x4096x512", whole numbers; how many, and which, only the op knows."""
     parts = text.lower().split("x")
-    if len(parts) not in (3, 4) or not all(
-        part.isascii() and part.isdigit() and int(part) > 0 for part in parts
-    ):
+    if not all(part.isascii() and part.isdigit() and len(part) <= MOST_DIGITS for part in parts):
         raise UserError(
-            f"--shape {text!r} is no problem; write MxNxK or MxNxKxBATCH with whole numbers from 1"
+            f"--shape {text!r} is no problem; write the op's extents as whole numbers joined by x, "
+            "like 4096x4096x512"
         )
     return tuple(int(part) for part in parts)

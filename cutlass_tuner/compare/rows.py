@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cutlass_tuner.events import BaselineResult, FinalRow
 from cutlass_tuner.records import DeviceFacts, Problem
-from cutlass_tuner.results import BASELINES, CONTROL, TORCH, Outcome, Row, in_layout
+from cutlass_tuner.results import CONTROL, NO_KERNEL, TORCH, Outcome, Row, in_layout
 from cutlass_tuner.roofline import floor_us, roofline_us
 from cutlass_tuner.statistics import Paired, across, below_floor, median_us, verdict
 
@@ -18,6 +18,7 @@ def rows(
     baselines: Iterable[BaselineResult],
     problems: Sequence[Problem],
     *,
+    names: Sequence[str],
     device: DeviceFacts,
     flops: Callable[[Problem], int],
     bytes_: Callable[[Problem], int],
@@ -25,8 +26,8 @@ def rows(
     """One row a problem, in the order of `problems`; a problem without finals gets a row saying so.
 
     `finals` and `baselines` in the order they happened: the last of a problem counts. Baselines are
-    the entrants named in `results.BASELINES`, and `results.in_layout` names for other layouts;
-    `baselines` only tells why one is missing. `flops` and `bytes_` are the op's.
+    the entrants called `names`, in the tables' order, and `results.in_layout` names for other layouts;
+    `baselines` only tells why one is missing. `names`, `flops` and `bytes_` are the op's.
     Raises ValueError for a winner that is not among its contest's entrants.
     """
     final = {row.problem: row for row in finals}
@@ -36,6 +37,7 @@ def rows(
             problem,
             final.get(problem.key),
             {name: reason for (key, name), reason in failures.items() if key == problem.key},
+            names=names,
             device=device,
             flops=flops(problem),
             size=bytes_(problem),
@@ -49,6 +51,7 @@ def _row(
     final: FinalRow | None,
     failures: dict[str, str],
     *,
+    names: Sequence[str],
     device: DeviceFacts,
     flops: int,
     size: int,
@@ -59,23 +62,23 @@ def _row(
     # A baseline that gave a wrong answer is no competitor; `missing` says why.
     samples = {name: times for name, times in entrants if name not in failures}
     ours, contests = _ours(problem, final, samples), final.contests if final else ()
-    ratios = {name: pair for name in BASELINES if (pair := across(ours, samples.get(name, ()), contests))}
-    impossible = [name for name in BASELINES if below_floor(samples.get(name, ()), floor)]
+    ratios = {name: pair for name in names if (pair := across(ours, samples.get(name, ()), contests))}
+    impossible = [name for name in names if below_floor(samples.get(name, ()), floor)]
     wrong = below_floor(ours, floor)
     why = final.why if final else NO_FINALS
-    absent = "" if ours else why or "no kernel of ours"
+    absent = "" if ours else why or NO_KERNEL
     return Row(
         problem=problem,
         l2=l2,
         flops=flops,
         winner=final.winner if final else None,
         ours_us=median_us(ours) if ours else None,
-        baseline_us={name: median_us(samples[name]) for name in BASELINES if samples.get(name)},
+        baseline_us={name: median_us(samples[name]) for name in names if samples.get(name)},
         ratios=ratios,
-        outcomes={name: _outcome(ratios.get(name), wrong or name in impossible) for name in BASELINES},
+        outcomes={name: _outcome(ratios.get(name), wrong or name in impossible) for name in names},
         missing={
-            name: absent or failures.get(name, "not among the finals")
-            for name in BASELINES
+            name: failures.get(name) or absent or "not among the finals"
+            for name in names
             if name not in ratios
         },
         best_layout=_best_layout(ours, samples, contests),

@@ -7,13 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cutlass_tuner.results import BASELINES, HEADLINE, LT, LT_TUNED, Bucket, Outcome, Row, Summary
-from cutlass_tuner.statistics import Paired, verdict
-
-BEST_LAYOUT = "torch's best layout"
-"""The pseudo-baseline of `Row.best_layout`."""
-BEST_CUBLASLT = "the better cuBLASLt"
-"""The pseudo-baseline of cuBLASLt's heuristic or auto-tuned choice, whichever is faster on the problem."""
+from cutlass_tuner.ops.registry import Op
+from cutlass_tuner.results import (
+    BEST,
+    BEST_CUBLASLT,
+    BEST_LAYOUT,
+    TORCH,
+    Bucket,
+    Outcome,
+    Row,
+    Summary,
+)
+from cutlass_tuner.statistics import Paired
 
 EDGES_GFLOP = (1, 10, 100)
 
@@ -25,13 +30,20 @@ class _Compared:
     outcome: Outcome
 
 
-def summary(rows: Sequence[Row], baseline: str = HEADLINE) -> Summary:
-    """The figures against one of `results.BASELINES`, or against `BEST_LAYOUT` or `BEST_CUBLASLT`.
+def against(op: Op) -> tuple[str, ...]:
+    """What an op's results are compared with, `results.headline` first: each baseline and what the best of
+    several would give."""
+    names = [*op.baselines, BEST_CUBLASLT] if op.tunes_baseline else [BEST, *op.baselines]
+    return (*names, *[BEST_LAYOUT] * (len(op.baseline_layouts) > 1))
+
+
+def summary(rows: Sequence[Row], baseline: str = TORCH) -> Summary:
+    """The figures against a baseline, or against `BEST`, `BEST_LAYOUT` or `BEST_CUBLASLT`.
 
     A row without a ratio counts in `missing`, one below the physical floor in `impossible`; neither
     enters a mean.
     """
-    judged = [(row, *_pair(row, baseline)) for row in rows]
+    judged = [(row, *row.against(baseline)) for row in rows]
     compared = [
         _Compared(row, pair, outcome)
         for row, pair, outcome in judged
@@ -55,18 +67,6 @@ def summary(rows: Sequence[Row], baseline: str = HEADLINE) -> Summary:
         buckets=_buckets(compared),
         roofline=_geomean([c.row.roofline for c in compared if c.row.roofline is not None]),
     )
-
-
-def _pair(row: Row, baseline: str) -> tuple[Paired | None, Outcome]:
-    if baseline in BASELINES:
-        return row.ratios.get(baseline), row.outcomes.get(baseline, "missing")
-    pairs = [pair for name in (LT, LT_TUNED) if (pair := row.ratios.get(name)) is not None]
-    lowest = min(pairs, key=lambda pair: pair.ratio) if pairs else None
-    pair = row.best_layout if baseline == BEST_LAYOUT else lowest
-    if pair is None:
-        return None, "missing"
-    impossible = row.outcomes.get(HEADLINE) == "impossible"
-    return pair, "impossible" if impossible else verdict(pair)
 
 
 def _mean(values: list[float], weights: list[int] | None = None) -> float | None:

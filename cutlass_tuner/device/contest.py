@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 
 from cutlass_tuner import statistics
 from cutlass_tuner.device import cublaslt, driver, kernel, timing
+from cutlass_tuner.device.attention import Attention
 from cutlass_tuner.device.card import Card
-from cutlass_tuner.device.entrants import Entrant, LibraryError, entrant
+from cutlass_tuner.device.entrants import AnyWorkload, Entrant, LibraryError, entrant
 from cutlass_tuner.device.gemm import Gemm
+from cutlass_tuner.device.workload import BaselineRefused, Binding, refusal
 from cutlass_tuner.records import Evidence, Failure, Problem, Stage
 from cutlass_tuner.wire import (
     BaselineEntry,
@@ -47,6 +50,7 @@ class Contestant:
 
     entrant: Entrant
     evidence: Evidence
+    bindings: list[Binding]
     replay: timing.Replay
     samples: list[float] = field(default_factory=list)
 
@@ -61,7 +65,7 @@ class Algorithm:
     samples: list[float] = field(default_factory=list)
 
 
-WORKLOADS = {"gemm": Gemm}
+WORKLOADS: dict[str, Callable[..., AnyWorkload]] = {"gemm": Gemm, "attention": Attention}
 """What a request's `workload` names: the class that makes operands, reference and evidence."""
 
 
@@ -72,12 +76,12 @@ class Arena:
         self.stream = torch.cuda.Stream()
         self.card = Card()
         self._properties = torch.cuda.get_device_properties(0)
-        self._prepared: OrderedDict[tuple[object, ...], Gemm] = OrderedDict()
+        self._prepared: OrderedDict[tuple[object, ...], AnyWorkload] = OrderedDict()
         self._baselines: dict[tuple[object, ...], Contestant] = {}
 
     # --- problems
 
-    def _problem(self, request: Contest | TuneBaseline, problem: Problem) -> Gemm:
+    def _problem(self, request: Contest | TuneBaseline, problem: Problem) -> AnyWorkload:
         key = (problem.key, request.tolerance, request.l2, request.seed)
         if key not in self._prepared:
             self._make_room()
@@ -92,15 +96,15 @@ class Arena:
         self._prepared.move_to_end(key)
         return self._prepared[key]
 
-    def _prepare(self, request: Contest | TuneBaseline, problem: Problem) -> Gemm:
+    def _prepare(self, request: Contest | TuneBaseline, problem: Problem) -> AnyWorkload:
         l2_bytes = self._properties.L2_cache_size
         return WORKLOADS[request.workload](problem, request.tolerance, request.l2, l2_bytes, request.seed)
 
     def _make_room(self) -> None:
         most = MEMORY_SHARE * self._properties.total_memory
-        while self._prepared and sum(g.bytes for g in self._prepared.values()) > most:
+        while self._prepared and sum(w.bytes for w in self._prepared.values()) > most:
             _, oldest = self._prepared.popitem(last=False)
-            self._baselines = {k: c for k, c in self._baselines.items() if c.entrant.gemm is not oldest}
+            self._baselines = {k: c for k, c in self._baselines.items() if c.entrant.workload is not oldest}
             del oldest
             torch.cuda.empty_cache()
 
@@ -132,15 +136,15 @@ class Arena:
         if isinstance(entry, BaselineEntry):
             problem = problem.model_copy(update={"layout": entry.layout})
         try:
-            gemm = self._problem(request, problem)
-            launches = gemm.rotation.launches(request.sample_us)
+            workload = self._problem(request, problem)
+            launches = workload.rotation.launches(request.sample_us)
             if isinstance(entry, BaselineEntry):
-                key = (id(gemm), entry.name, entry.algorithm, launches)
+                key = (id(workload), entry.name, entry.algorithm, launches)
                 if key not in self._baselines:
-                    self._baselines[key] = self._check(entry, gemm, launches, repeat=False)
+                    self._baselines[key] = self._check(entry, workload, launches, repeat=False)
                 return self._baselines[key]
-            return self._check(entry, gemm, launches, repeat=request.check_after)
-        except kernel.PlanRefused as error:
+            return self._check(entry, workload, launches, repeat=request.check_after)
+        except (kernel.PlanRefused, BaselineRefused) as error:
             return _refused(entry, "plan", str(error))
         except (OSError, ValueError, IndexError, LibraryError, cublaslt.NoAlgorithm) as error:
             return _refused(entry, "load", str(error))
@@ -149,15 +153,17 @@ class Arena:
                 raise
             return _refused(entry, "launch", str(error))
 
-    def _check(self, entry: Entry, gemm: Gemm, launches: int, repeat: bool) -> Contestant:
-        one = entrant(entry, gemm, self.stream.cuda_stream)
-        enqueues = one.bind(gemm.sets[:launches], 1.0)
-        (probing,) = one.bind([gemm.probe], gemm.probe_alpha)
-        evidence = gemm.evidence(enqueues[0], probing, repeat and one.deterministic)
-        replay = timing.Replay(enqueues, launches, gemm.rotation.guess_us)
+    def _check(self, entry: Entry, workload: AnyWorkload, launches: int, repeat: bool) -> Contestant:
+        one = entrant(entry, workload, self.stream.cuda_stream)
+        bindings = one.bind(workload.sets[:launches], workload.scalar)
+        probing = [one.bind([probe.operands], probe.scalar)[0].run for probe in workload.probes]
+        evidence = workload.evidence(
+            bindings[0].run, probing, repeat and one.deterministic, every_output=one.every_output
+        )
+        replay = _captured(entry, bindings, launches, workload)
         if launches > 1:  # a single launch is warm from the checks
             replay.replay()
-        return Contestant(one, evidence, replay)
+        return Contestant(one, evidence, bindings, replay)
 
     def _rounds(self, request: Contest, running: list[Contestant]) -> None:
         if not running:
@@ -165,7 +171,7 @@ class Arena:
         timing.warm_up(running[0].replay, request.steady_s)
         active = list(running)
         for number in range(request.rounds):
-            flush = active[0].entrant.gemm.rotation.flush
+            flush = active[0].entrant.workload.rotation.flush
             times = timing.one_round([c.replay for c in active], flush, number)
             for contestant, microseconds in zip(active, times, strict=True):
                 contestant.samples.append(microseconds)
@@ -189,16 +195,20 @@ class Arena:
 
     def _checked_again(self, contestant: Contestant) -> Evidence:
         """The outputs that the timed graph leaves, of the first and of the last operand set it uses."""
-        evidence, gemm = contestant.evidence, contestant.entrant.gemm
-        last = min(contestant.replay.launches, len(gemm.sets)) - 1
-        gemm.poison(0)
-        gemm.poison(last)
+        evidence, checked = contestant.evidence, contestant.entrant
+        workload, every = checked.workload, checked.every_output
+        last = min(contestant.replay.launches, len(workload.sets)) - 1
+        workload.poison(0)
+        workload.poison(last)
         contestant.replay.replay()
-        wrong = gemm.out_of_bound() + (gemm.out_of_bound_of(last) if last > 0 else 0)
+        for index in {0, last}:
+            contestant.bindings[index].deliver()
+        wrong = workload.out_of_bound(every)
+        wrong += workload.out_of_bound_of(last, every) if last > 0 else 0
         guards = max(
             evidence.guard_touched,
-            *(gemm.guard_touched(index) for index in {0, last}),
-            contestant.entrant.guard_touched(),
+            *(workload.guard_touched(index) for index in {0, last}),
+            checked.guard_touched(),
         )
         return evidence.model_copy(update={"after_timing_mismatches": wrong, "guard_touched": guards})
 
@@ -212,6 +222,8 @@ class Arena:
         """Time every offered algorithm, drop the wrong ones, decide among the best in rounds."""
         problem = request.problem
         gemm = self._problem(request, problem)
+        if not isinstance(gemm, Gemm):
+            raise ReferenceFailed(f"only cuBLASLt's matrix products are tuned, not {request.workload}")
         matmul = cublaslt.LtMatmul(problem, problem.layout, request.workspace_bytes)
         offered = matmul.algorithms(request.limit)
         launches = gemm.rotation.launches(request.sample_us)
@@ -259,6 +271,17 @@ class Arena:
             return None
         replay.replay()
         return Algorithm(choice, replay)
+
+
+def _captured(entry: Entry, bindings: list[Binding], launches: int, workload: AnyWorkload) -> timing.Replay:
+    """The bindings in a CUDA graph. Raises BaselineRefused for a library that cannot be captured."""
+    enqueues = [binding.enqueue for binding in bindings]
+    try:
+        return timing.Replay(enqueues, launches, workload.rotation.guess_us)
+    except RuntimeError as error:
+        if isinstance(entry, BaselineEntry) and not isinstance(error, torch.cuda.OutOfMemoryError):
+            raise refusal(error) from error
+        raise
 
 
 def _refused(entry: Entry, stage: Stage, reason: str) -> Refused:

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from nvmath.bindings import cublasLt as lt
 
-from cutlass_tuner.device.gemm import Operands
+from cutlass_tuner.device.gemm_operands import Operands
 from cutlass_tuner.records import Problem
 
 CUBLAS_COMPUTE_32F = 68

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
 from cutlass_tuner import abi
-from cutlass_tuner.device import cublaslt, kernel, torch_matmul
-from cutlass_tuner.device.gemm import Gemm, Operands
+from cutlass_tuner.device import kernel
+from cutlass_tuner.device.gemm import Gemm
+from cutlass_tuner.device.gemm_operands import Operands
+from cutlass_tuner.device.workload import Binding, OperandSet, Workload
 from cutlass_tuner.records import Readback
 from cutlass_tuner.wire import BaselineEntry, KernelEntry, LibraryEntry
 
-LT_WORKSPACE_BYTES = 32 << 20
 GUARD_BYTES, GUARD = 256, 0xA5
-Enqueue = Callable[[], object]
+AnyWorkload = Workload[Any]
 
 
 class Workspace:
@@ -40,9 +41,11 @@ class Entrant(Protocol):
     deterministic: bool
     readback: Readback | None
     workspace_bytes: int
-    gemm: Gemm
+    workload: AnyWorkload
+    every_output: bool
+    """Whether it writes every output of the op, or the main one only."""
 
-    def bind(self, sets: Sequence[Operands], alpha: float) -> list[Enqueue]: ...
+    def bind(self, sets: Sequence[Any], scalar: float) -> list[Binding]: ...
 
     def guard_touched(self) -> int:
         """Bytes behind the workspace that were written; 0 where the workspace is not ours to guard."""
@@ -52,46 +55,43 @@ class Entrant(Protocol):
 class KernelEntrant:
     """A kernel of ours on one problem with one launch configuration."""
 
-    def __init__(self, entry: KernelEntry, gemm: Gemm, stream: int) -> None:
-        self.name, self.deterministic, self.gemm = entry.name, entry.deterministic, gemm
+    every_output = True
+
+    def __init__(self, entry: KernelEntry, workload: AnyWorkload, stream: int) -> None:
+        self.name, self.deterministic, self.workload = entry.name, entry.deterministic, workload
         self._stream, self._codes = stream, entry.launch_codes
         self._kernel = kernel.load(entry)
-        self._plan = self._kernel.plan(self._call(gemm.sets[0], 1.0))
+        self._plan = self._kernel.plan(self._call(workload.sets[0], workload.scalar))
         self.workspace_bytes = int(self._plan.workspace_bytes)
         self.readback: Readback | None = self._kernel.readback(self._plan)
         self._workspace = Workspace(self.workspace_bytes)
 
-    def _call(self, operands: Operands, alpha: float) -> abi.Call:
-        return self._kernel.call(self.gemm.dims, operands.pointers, alpha, self._codes)
+    def _call(self, operands: OperandSet, scalar: float) -> abi.Call:
+        return self._kernel.call(self.workload.dims, operands.pointers, scalar, self._codes)
 
-    def bind(self, sets: Sequence[Operands], alpha: float) -> list[Enqueue]:
-        calls = [self._call(operands, alpha) for operands in sets]
+    def bind(self, sets: Sequence[Any], scalar: float) -> list[Binding]:
+        calls = [self._call(operands, scalar) for operands in sets]
         for call in calls:
             call.workspace = self._workspace.address
-        return list(self._kernel.bind(calls, self._plan, self._stream))
+        return [Binding(enqueue) for enqueue in self._kernel.bind(calls, self._plan, self._stream)]
 
     def guard_touched(self) -> int:
         return self._workspace.guard_touched()
 
 
 class BaselineEntrant:
-    """torch.matmul, or cuBLASLt with the heuristic's first choice or a given algorithm."""
+    """A library's function, as the workload knows it by the entry's name."""
 
-    def __init__(self, entry: BaselineEntry, gemm: Gemm, stream: int) -> None:
-        self.name, self.deterministic, self.gemm = entry.name, False, gemm
+    every_output = False
+
+    def __init__(self, entry: BaselineEntry, workload: AnyWorkload, stream: int) -> None:
+        self.name, self.deterministic, self.workload = entry.name, False, workload
         self.readback: Readback | None = None
-        self._layout, self._stream = entry.layout, stream
-        self._lt: cublaslt.LtMatmul | None = None
-        self.workspace_bytes = torch_matmul.HOPPER_WORKSPACE_BYTES
-        if not entry.name.startswith("torch"):
-            self.workspace_bytes = LT_WORKSPACE_BYTES
-            self._lt = cublaslt.LtMatmul(gemm.problem, entry.layout, LT_WORKSPACE_BYTES)
-            self._algorithm = bytes.fromhex(entry.algorithm) or self._lt.first_choice()
+        self._baseline = workload.baseline(entry, stream)
+        self.workspace_bytes = self._baseline.workspace_bytes
 
-    def bind(self, sets: Sequence[Operands], alpha: float) -> list[Enqueue]:
-        if self._lt is None:
-            return [torch_matmul.bind(operands, self._layout, alpha) for operands in sets]
-        return [self._lt.bind(operands, self._algorithm, alpha, self._stream) for operands in sets]
+    def bind(self, sets: Sequence[Any], scalar: float) -> list[Binding]:
+        return [self._baseline.bind(operands, scalar) for operands in sets]
 
     def guard_touched(self) -> int:
         return 0
@@ -115,13 +115,17 @@ class LibraryError(Exception):
 
 
 class LibraryEntrant:
-    """An exported header's own dispatch and launch, compiled to a shared library."""
+    """A GEMM header's own dispatch and launch, compiled to a shared library."""
+
+    every_output = True
 
     def __init__(self, entry: LibraryEntry, gemm: Gemm, stream: int) -> None:
-        self.name, self.deterministic, self.gemm = entry.name, False, gemm
+        self.name, self.deterministic = entry.name, False
+        self.workload: AnyWorkload = gemm
         self.readback: Readback | None = None
         self._stream = stream
         self._library = _shared_library(entry.path)
+        self._dims, self._key = gemm.dims, gemm.problem.key
         self._layout = gemm.problem.layout.encode()
         size = int(self._library.ct_export_workspace(*gemm.dims, self._layout))
         if size < 0:
@@ -129,28 +133,31 @@ class LibraryEntrant:
         self.workspace_bytes = size
         self._workspace = Workspace(size)
 
-    def bind(self, sets: Sequence[Operands], alpha: float) -> list[Enqueue]:
-        return [self._bound(operands, alpha) for operands in sets]
+    def bind(self, sets: Sequence[Operands], scalar: float) -> list[Binding]:
+        return [self._bound(operands, scalar) for operands in sets]
 
     def guard_touched(self) -> int:
         return self._workspace.guard_touched()
 
-    def _bound(self, operands: Operands, alpha: float) -> Enqueue:
+    def _bound(self, operands: Operands, alpha: float) -> Binding:
         a, b, d = operands.pointers
 
         def enqueue() -> None:
             status = self._library.ct_export_run(
-                *self.gemm.dims, self._layout, a, b, d, alpha, self._workspace.address, self._stream
+                *self._dims, self._layout, a, b, d, alpha, self._workspace.address, self._stream
             )
             if status != 0:
-                raise LibraryError(f"run returns status {status} for {self.gemm.problem.key}")
+                raise LibraryError(f"run returns status {status} for {self._key}")
 
-        return enqueue
+        return Binding(enqueue)
 
 
-def entrant(entry: KernelEntry | BaselineEntry | LibraryEntry, gemm: Gemm, stream: int) -> Entrant:
+def entrant(entry: KernelEntry | BaselineEntry | LibraryEntry, workload: AnyWorkload, stream: int) -> Entrant:
+    """Raises what the entry's loader raises: PlanRefused, BaselineRefused, LibraryError, OSError..."""
     if isinstance(entry, KernelEntry):
-        return KernelEntrant(entry, gemm, stream)
+        return KernelEntrant(entry, workload, stream)
     if isinstance(entry, BaselineEntry):
-        return BaselineEntrant(entry, gemm, stream)
-    return LibraryEntrant(entry, gemm, stream)
+        return BaselineEntrant(entry, workload, stream)
+    if not isinstance(workload, Gemm):
+        raise LibraryError(f"{entry.path}: exported libraries are measured for GEMMs only")
+    return LibraryEntrant(entry, workload, stream)

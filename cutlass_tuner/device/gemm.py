@@ -1,56 +1,27 @@
 """The GEMM workload: operands, fp64 reference, integer probe, and evidence about an output.
 
-D (batch x m x n, row-major) = alpha * A (m x k) B (k x n). Storage of A and B by layout letter:
-A row-major for t*, column-major for n*; B row-major for *t, column-major (k contiguous) for *n.
+D (batch x m x n, row-major) = alpha * A (m x k) B (k x n); `gemm_operands` says how they are stored.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from cutlass_tuner.device import ring
+from cutlass_tuner.device import gemm_baselines, ring
+from cutlass_tuner.device.gemm_operands import Operands, as_factors, stored_shapes
+from cutlass_tuner.device.workload import POISON, Baseline, Probe
 from cutlass_tuner.probe import probe
 from cutlass_tuner.records import Evidence, L2Mode, Problem, Tolerance
+from cutlass_tuner.wire import BaselineEntry
 
 DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
-POISON = -1
-"""All bits set: a NaN in fp16 and bf16 that no arithmetic produces."""
 ROWS_AT_ONCE = 4096
 STREAMING_BYTES_PER_US = 4.3e6
 FLOPS_PER_US = 700e6
 LAUNCH_US = 2.0
-
-
-@dataclass(frozen=True)
-class Operands:
-    """One set: A and B as stored (three-dimensional, batch first), D in its final shape."""
-
-    a: torch.Tensor
-    b: torch.Tensor
-    d: torch.Tensor
-
-    @property
-    def pointers(self) -> tuple[int, int, int]:
-        return self.a.data_ptr(), self.b.data_ptr(), self.d.data_ptr()
-
-
-def stored_shapes(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    m, n, k, batch = (problem.dims[x] for x in ("m", "n", "k", "batch"))
-    a = (batch, m, k) if problem.layout[0] == "t" else (batch, k, m)
-    b = (batch, k, n) if problem.layout[1] == "t" else (batch, n, k)
-    return a, b, (batch, m, n)
-
-
-def as_factors(a: torch.Tensor, b: torch.Tensor, layout: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """A as (batch, m, k) and B as (batch, k, n): views, no copies."""
-    return (
-        a if layout[0] == "t" else a.transpose(1, 2),
-        b if layout[1] == "t" else b.transpose(1, 2),
-    )
 
 
 class Gemm:
@@ -61,7 +32,7 @@ class Gemm:
     """
 
     def __init__(self, problem: Problem, tolerance: Tolerance, l2: L2Mode, l2_bytes: int, seed: int) -> None:
-        self.problem, self.l2 = problem, l2
+        self.problem, self.l2, self.scalar = problem, l2, 1.0
         self.dims = tuple(problem.dims[x] for x in ("m", "n", "k", "batch"))
         self._shapes = stored_shapes(problem)
         self._dtype = DTYPES[problem.contract.elements["d"]]
@@ -80,6 +51,10 @@ class Gemm:
         self._probe()
         kept = (*self._rings, self._ref, self._bound, self._exact, self.probe.a, self.probe.b)
         self.bytes = sum(tensor.nbytes for tensor in kept)
+        self.probes: Sequence[Probe[Operands]] = (Probe(self.probe, self.probe_alpha),)
+
+    def baseline(self, entry: BaselineEntry, stream: int) -> Baseline[Operands]:
+        return gemm_baselines.baseline(self.problem, entry, stream)
 
     def _allocate(self, sets: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         a, b, d = self._shapes
@@ -147,7 +122,7 @@ class Gemm:
         guards = torch.cat((whole[: ring.GUARD_ELEMENTS], whole[ring.GUARD_ELEMENTS + size :]))
         return int((guards != POISON).sum().item())
 
-    def out_of_bound_of(self, index: int) -> int:
+    def out_of_bound_of(self, index: int, every_output: bool = True) -> int:
         """As `out_of_bound`, for any set: its answer is computed for this, in fp64."""
         wrong = 0
         for rows, ref, bound in self._answers(index):
@@ -162,13 +137,20 @@ class Gemm:
     def differing_bits(self, bits: torch.Tensor) -> int:
         return int((self.sets[0].d.view(torch.int16) != bits).sum().item())
 
-    def out_of_bound(self) -> int:
+    def out_of_bound(self, every_output: bool = True) -> int:
         """Elements of output 0 beyond the bound (a NaN is beyond it)."""
         error = (self.sets[0].d.double() - self._ref).abs()
         return int((~(error <= self._bound)).sum().item())
 
-    def evidence(self, run: Callable[[], object], run_probe: Callable[[], object], repeat: bool) -> Evidence:
+    def evidence(
+        self,
+        run: Callable[[], object],
+        probing: Sequence[Callable[[], object]],
+        repeat: bool,
+        every_output: bool,
+    ) -> Evidence:
         """Run the entry on the normal set and on the probe and report what its output is like."""
+        (run_probe,) = probing
         self.poison()
         run()
         facts = self._facts()

@@ -43,13 +43,13 @@ class Kernel:
         self._sm_count = torch.cuda.get_device_properties(0).multi_processor_count
 
     def call(
-        self, dims: tuple[int, ...], pointers: tuple[int, ...], alpha: float, codes: tuple[int, ...]
+        self, dims: tuple[int, ...], pointers: tuple[int, ...], scalar: float, codes: tuple[int, ...]
     ) -> abi.Call:
         """A call without workspace, to be planned."""
         call = abi.Call()
         call.dims[: len(dims)] = dims
         call.pointers[: len(pointers)] = pointers
-        call.scalars[0] = alpha
+        call.scalars[0] = scalar
         call.launch[: len(codes)] = codes
         call.sm_count = self._sm_count
         call.max_active_clusters = self._clusters

@@ -49,11 +49,13 @@ class Rotation:
         return min(wanted, self.sets) if self.flush else max(wanted, self.sets)
 
 
-def allocate(sets: int, shape: tuple[int, ...], dtype: torch.dtype, guard: int = 0) -> torch.Tensor:
+def allocate(
+    sets: int, shape: tuple[int, ...], dtype: torch.dtype, guard: int = 0, device: str = "cuda"
+) -> torch.Tensor:
     """An uninitialised flat ring, [sets, guard + elements + guard], each row 256-byte aligned."""
     elements = math.prod(shape) + 2 * guard
     padded = (elements + ALIGN_ELEMENTS - 1) // ALIGN_ELEMENTS * ALIGN_ELEMENTS
-    return torch.empty((sets, padded), dtype=dtype, device="cuda")
+    return torch.empty((sets, padded), dtype=dtype, device=device)
 
 
 def view(ring: torch.Tensor, index: int, shape: tuple[int, ...], guard: int = 0) -> torch.Tensor:

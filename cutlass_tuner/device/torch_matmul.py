@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from cutlass_tuner.device.gemm import Operands, as_factors
+from cutlass_tuner.device.gemm_operands import Operands, as_factors
 
 HOPPER_WORKSPACE_BYTES = 32 << 20
 """What torch gives cuBLAS on Hopper by default; CUBLAS_WORKSPACE_CONFIG would change it."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
+from cutlass_tuner.emit.knobs import count, flag, word
 from cutlass_tuner.emit.package import EmitGemmUniversal3xInstance, GemmOperation
 from cutlass_tuner.emit.package import library as lib
 from cutlass_tuner.errors import UserError
@@ -41,14 +41,14 @@ class Knobs:
 def knobs(kernel: KernelConfig) -> Knobs:
     """The knobs of a "tma_ws" kernel in effective form. Raises UserError on one that cannot be emitted."""
     return Knobs(
-        layout=_word(kernel, "layout", LAYOUTS),
-        tile=(_count(kernel, "tile_m"), _count(kernel, "tile_n"), _count(kernel, "tile_k")),
-        cluster=(_count(kernel, "cluster_m"), _count(kernel, "cluster_n")),
-        schedule=_word(kernel, "schedule", SCHEDULES),
-        stages=_count(kernel, "stages"),
-        epilogue=_word(kernel, "epilogue", ("tma", "nosmem")),
-        scheduler=_word(kernel, "scheduler", SCHEDULERS),
-        swap_ab=_flag(kernel, "swap_ab"),
+        layout=word(kernel, "layout", LAYOUTS),
+        tile=(count(kernel, "tile_m"), count(kernel, "tile_n"), count(kernel, "tile_k")),
+        cluster=(count(kernel, "cluster_m"), count(kernel, "cluster_n")),
+        schedule=word(kernel, "schedule", SCHEDULES),
+        stages=count(kernel, "stages"),
+        epilogue=word(kernel, "epilogue", ("tma", "nosmem")),
+        scheduler=word(kernel, "scheduler", SCHEDULERS),
+        swap_ab=flag(kernel, "swap_ab"),
     )
 
 
@@ -124,24 +124,3 @@ def _element(name: str) -> lib.DataType:
     if name not in ELEMENTS:
         raise UserError(f"element type {name}: this family takes {', '.join(ELEMENTS)}")
     return ELEMENTS[name]
-
-
-def _count(kernel: KernelConfig, name: str) -> int:
-    value = kernel.knobs.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UserError(f"knob {name} = {value!r} of {kernel.key}: a positive integer is needed")
-    return value
-
-
-def _flag(kernel: KernelConfig, name: str) -> bool:
-    value = kernel.knobs.get(name)
-    if not isinstance(value, bool):
-        raise UserError(f"knob {name} = {value!r} of {kernel.key}: true or false is needed")
-    return value
-
-
-def _word(kernel: KernelConfig, name: str, allowed: Collection[str]) -> str:
-    value = kernel.knobs.get(name)
-    if not isinstance(value, str) or value not in allowed:
-        raise UserError(f"knob {name} = {value!r} of {kernel.key}: one of {', '.join(allowed)} is needed")
-    return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 
+from cutlass_tuner.ops import registry
 from cutlass_tuner.records import Config, L2Mode, Problem
 from cutlass_tuner.space.knobs import spelled
 
@@ -15,12 +16,14 @@ def run_command(problem: Problem, config: Config, l2: L2Mode, compiler: str) -> 
     defaults become. Knobs whose value only a space of the user's own allows need that file's `--space`
     beside it.
     """
-    dims = problem.dims
-    extents = [value for name, value in dims.items() if not (name == "batch" and value == 1)]
+    extents = list(problem.dims.items())
+    if extents[-1] == ("batch", 1):  # an op's last extent may be left out where it is the default
+        extents.pop()
     words = ["cutlass-tuner", "run", "--op", problem.op, "--only", config.kernel.family]
-    words += ["--shape", "x".join(str(value) for value in extents), "--layout", problem.layout, "--l2", l2]
+    words += ["--shape", "x".join(str(value) for _, value in extents), "--layout", problem.layout, "--l2", l2]
     words += ["--compiler", "nvrtc"] if compiler.startswith("nvrtc") else []
+    given = registry.op(problem.op).families[config.kernel.family].given
     for name, value in {**config.kernel.knobs, **config.launch.knobs}.items():
-        if name != "layout":  # --layout gives it to the problem and to the kernel
+        if name not in given:  # the problem has it already
             words += ["--set", f"{name}={spelled(value)}"]
     return shlex.join(words)

@@ -190,12 +190,12 @@ class Bench:
         return BaselineEntry(name=TORCH, layout=problem.layout)
 
     def require_reference(self, problem: Problem) -> None:
-        """Raises UserError where not even torch.matmul runs: then no kernel is to blame for a failure."""
+        """Raises UserError where not even the reference runs: then no kernel is to blame for a failure."""
         result = self.contest(problem, [self.reference(problem)], 1)
         if isinstance(result, Failure):
             raise UserError(
-                f"the GPU no longer runs torch.matmul on {problem.label} ({result.reason}); what was "
-                "measured is kept, and the same command goes on once the GPU is well"
+                f"the GPU no longer runs {self.op.reference_call} on {problem.label} ({result.reason}); "
+                "what was measured is kept, and the same command goes on once the GPU is well"
             )
 
     # --- measuring kernels

@@ -12,10 +12,10 @@ from cutlass_tuner.errors import UserError
 from cutlass_tuner.events import BaselineMeasured, BaselineResult, FinalRow, Finished
 from cutlass_tuner.ops import registry
 from cutlass_tuner.options import CompareOptions
-from cutlass_tuner.pipeline import finals, setup
+from cutlass_tuner.pipeline import baselines, finals, setup
 from cutlass_tuner.pipeline.bench import Bench
 from cutlass_tuner.pipeline.searching import BATCH
-from cutlass_tuner.pipeline.show import default_config, open_study, rows_text
+from cutlass_tuner.pipeline.show import open_study, rows_text
 from cutlass_tuner.records import (
     Build,
     Config,
@@ -25,7 +25,6 @@ from cutlass_tuner.records import (
 from cutlass_tuner.report import tables
 from cutlass_tuner.report.progress import Progress
 from cutlass_tuner.report.tables import counted
-from cutlass_tuner.results import LT_TUNED
 from cutlass_tuner.study import Study
 from cutlass_tuner.wire import ContestResult
 
@@ -65,12 +64,20 @@ def compare(options: CompareOptions) -> str:
                     progress.note(f"{problem.label}: {row.reason}")
                 else:
                     finished.append(row)
-    table = rows(finished, results, problems, device=device, flops=op.flops, bytes_=op.bytes)
+    table = rows(
+        finished,
+        results,
+        problems,
+        names=op.baselines,
+        device=device,
+        flops=op.flops,
+        bytes_=op.bytes,
+    )
     if options.save is not None:
         _save(options.save, results, finished)
     if study is None:
         return tables.baselines(table)
-    return rows_text(table, default_config(op, device.arch))
+    return rows_text(table, op, device.arch)
 
 
 def _save(path: Path, results: Sequence[BaselineResult], finished: Sequence[FinalRow]) -> None:
@@ -118,13 +125,18 @@ def _finalist(config: Config | None, builds: Mapping[str, Build | Failure]) -> f
 def _measure(
     bench: Bench, problem: Problem, ours: finals.Finalist | None, results: list[BaselineResult]
 ) -> FinalRow | Failure:
-    tuned = finals.tune_cublaslt(bench, problem)
-    theirs = finals.baselines(bench, problem, tuned.algorithm)
+    tuned = None
+    if bench.op.tunes_baseline:
+        tuned = baselines.tune_cublaslt(bench, problem, finals.effort(bench.op, problem).algorithms)
+    theirs = baselines.entries(bench.op, problem, tuned.algorithm if tuned else "")
     final = finals.final_contests(bench, problem, theirs, [ours] if ours is not None else [])
     if isinstance(final, Failure):
         return final
-    for measured in finals.baseline_results(theirs, problem, final):
-        results.append(finals.as_tried(measured, tuned) if measured.name == LT_TUNED else measured)
+    measured = {result.name: result for result in baselines.results(theirs, problem, final)}
+    if tuned is not None:
+        in_contest = measured.get(tuned.name)
+        measured[tuned.name] = tuned if in_contest is None else baselines.as_tried(in_contest, tuned)
+    results += measured.values()
     return finals.final_row(bench, problem, final, *_judged(bench, problem, ours, final))
 
 

@@ -6,16 +6,14 @@ from collections.abc import Callable, Collection, Sequence
 
 from cutlass_tuner.build.pool import Builds
 from cutlass_tuner.events import BaselineMeasured, BaselineResult, FinalRow, Finished, Measured
-from cutlass_tuner.pipeline import finals
+from cutlass_tuner.pipeline import baselines, finals
 from cutlass_tuner.pipeline.bench import Bench
 from cutlass_tuner.records import Build, Failure, KernelConfig, Measurement, Problem
 from cutlass_tuner.results import LT_TUNED
 from cutlass_tuner.study import Study
 
-BASE_S, CONTEST_S = 1.0, 0.6
+TUNING_S, CONTEST_S = 1.0, 0.6
 """Seconds that tuning cuBLASLt, and that every contest, takes beside launches: inputs and references."""
-ENTRANTS = 8
-"""Of a final: the winner, torch twice, cuBLASLt twice and torch in three other layouts."""
 CHECKS = 8
 """Launches of an entrant beside its rounds, in samples."""
 TRIALS, DECIDING = 5, 150
@@ -46,14 +44,15 @@ class Deciding:
     def expected_s(self) -> float:
         """Seconds the finals of all problems take."""
         total = 0.0
+        tunes, entrants = self._bench.op.tunes_baseline, baselines.entrants(self._bench.op)
         for problem in self._study.problems:
             spent = finals.effort(self._bench.op, problem)
             us = max(finals.expected_us(self._bench.op, problem), finals.SAMPLE_US)
-            samples = (spent.finalists + 1) * (spent.rounds + CHECKS) + DECIDING
-            samples += TRIALS * spent.algorithms
-            samples += sum(ENTRANTS * (rounds + CHECKS) for rounds in spent.final_rounds)
+            samples = (spent.finalists + 1) * (spent.rounds + CHECKS)
+            samples += (DECIDING + TRIALS * spent.algorithms) * tunes
+            samples += sum(entrants * (rounds + CHECKS) for rounds in spent.final_rounds)
             contests = 1 + len(spent.final_rounds)
-            total += BASE_S + contests * (CONTEST_S + spent.steady_s) + samples * us / 1e6
+            total += TUNING_S * tunes + contests * (CONTEST_S + spent.steady_s) + samples * us / 1e6
         return total
 
     def ready(self, kernel: KernelConfig) -> Build | Failure:
@@ -166,13 +165,16 @@ class Deciding:
         study = self._study
         for result in results:
             before = study.ledger.baselines.get((result.problem, result.name))
-            known = result if before is None else finals.as_tried(result, before)
+            known = result if before is None else baselines.as_tried(result, before)
             study.append(BaselineMeasured(result=known, at_s=study.now_s()))
 
     def _tuned(self, problem: Problem) -> str:
         """cuBLASLt's best algorithm in hex, "" where there is none: the study's, or it is found now."""
+        if not self._bench.op.tunes_baseline:
+            return ""
         known = self._study.ledger.baselines.get((problem.key, LT_TUNED))
         if known is None or known.failure is not None:
-            known = finals.tune_cublaslt(self._bench, problem)
+            algorithms = finals.effort(self._bench.op, problem).algorithms
+            known = baselines.tune_cublaslt(self._bench, problem, algorithms)
             self._study.append(BaselineMeasured(result=known, at_s=self._study.now_s()))
         return known.algorithm

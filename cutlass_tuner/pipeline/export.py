@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cutlass_tuner import settings
-from cutlass_tuner.build.toolchain import find_cutlass
-from cutlass_tuner.emit.gemm3x import HOST_HEADER
 from cutlass_tuner.errors import UserError
-from cutlass_tuner.export import header, tables, training
-from cutlass_tuner.export.rerun import run_command
-from cutlass_tuner.export.tuned import KernelText, Provenance, Tuned, substitute
+from cutlass_tuner.export import tables, training
+from cutlass_tuner.export.tuned import Provenance
 from cutlass_tuner.ops import registry
 from cutlass_tuner.options import ExportOptions
-from cutlass_tuner.pipeline import setup
+from cutlass_tuner.pipeline import export_gemm
+from cutlass_tuner.pipeline.export_rows import table
 from cutlass_tuner.pipeline.show import open_study, study_rows
-from cutlass_tuner.records import Config, KernelConfig
-from cutlass_tuner.report.tables import counted
-from cutlass_tuner.results import LT, LT_TUNED, TORCH, Row
+from cutlass_tuner.results import Row
 from cutlass_tuner.study import Study
 from cutlass_tuner.study.fared import fared
-from cutlass_tuner.verify.tolerance import tolerance
+
+HeaderExporter = Callable[[Study, list[Row], ExportOptions, Provenance, Path], str]
+"""Writes a study's winners as C++ into a folder and returns what to print about it."""
+
+HEADERS: Mapping[str, HeaderExporter] = {"gemm3x": export_gemm.write}
+"""By the emitter whose kernels a header would ship (`Op.emitter`)."""
 
 
 def export(options: ExportOptions) -> str:
@@ -42,18 +42,20 @@ def export(options: ExportOptions) -> str:
 
 def _written(study: Study, op: registry.Op, rows: list[Row], options: ExportOptions) -> str:
     if options.format == "header":
-        return _said(write_header(study, op, rows, options), study)
+        if op.emitter not in HEADERS:
+            raise UserError(
+                f"--format header: there is none for {op.name} yet; use --format json, csv or training"
+            )
+        folder = header_folder(study, options)
+        return HEADERS[op.emitter](study, rows, options, _provenance(study, options), folder)
     if options.format == "training":
         return _placed(training.to_jsonl(search_log(study)), f"{study.name}.training.jsonl", options)
-    table = tables.ExportTable(
-        study=study.name,
-        simulated=study.header.simulated,
-        date=study.header.created,
-        l2=study.header.l2,
-        environment=study.header.environment,
-        rows=tuple(_export_row(study, op, row) for row in rows),
+    exported = table(study, op, rows)
+    text = (
+        tables.to_json(exported)
+        if options.format == "json"
+        else tables.to_csv(exported.rows, exported.simulated)
     )
-    text = tables.to_json(table) if options.format == "json" else tables.to_csv(table.rows, table.simulated)
     return _placed(text, f"{study.name}.{options.format}", options)
 
 
@@ -98,33 +100,14 @@ def header_folder(study: Study, options: ExportOptions) -> Path:
     return study.folder / "export"
 
 
-def write_header(study: Study, op: registry.Op, rows: list[Row], options: ExportOptions) -> header.Exported:
-    """The header and its companions, from the final winners."""
-    tuned = [_tuned(op, row) for row in rows if row.winner is not None]
-    if study.header.simulated:  # nothing that no GPU measured may claim to beat a baseline
-        tuned = [replace(one, beats_baselines=False) for one in tuned]
-    limited = options.max_kernels is not None
-    others = [other for winner in tuned for other in _substitutes(op, study, winner)] if limited else []
-    kernels = {t.kernel_key: t.config.kernel for t in [*tuned, *others]}
-    emitter = setup.emitter(op)
-    return header.write(
-        tuned,
-        {key: _text(kernel, op) for key, kernel in kernels.items()},
-        includes=emitter.includes(),
-        host_header=HOST_HEADER.read_text(encoding="utf-8"),
-        provenance=Provenance(
-            environment=study.header.environment,
-            l2=study.header.l2,
-            study=study.name,
-            date=study.header.created,
-            command=_command(options),
-            simulated=study.header.simulated,
-        ),
-        tolerance=tolerance(op.contract),
-        out_dir=header_folder(study, options),
-        namespace=options.namespace,
-        max_kernels=options.max_kernels,
-        alternatives=others,
+def _provenance(study: Study, options: ExportOptions) -> Provenance:
+    return Provenance(
+        environment=study.header.environment,
+        l2=study.header.l2,
+        study=study.name,
+        date=study.header.created,
+        command=_command(options),
+        simulated=study.header.simulated,
     )
 
 
@@ -139,127 +122,3 @@ def _command(options: ExportOptions) -> str:
     if options.max_kernels is not None:
         words += ["--max-kernels", str(options.max_kernels)]
     return shlex.join(words)
-
-
-def _text(kernel: KernelConfig, op: registry.Op) -> KernelText:
-    emitter = setup.emitter(op)
-    return KernelText(
-        config=kernel,
-        symbol=emitter.symbol(kernel),
-        type_definitions=emitter.type_definitions(kernel, op.contract),
-        wrapper=emitter.kernel_wrapper(kernel),
-        template_arguments=emitter.template_arguments(kernel),
-    )
-
-
-def _tuned(op: registry.Op, row: Row) -> Tuned:
-    assert row.winner is not None and row.ours_us is not None
-    return Tuned(
-        problem=row.problem,
-        config=row.winner,
-        launch_codes=op.launch_codes(row.winner.launch),
-        time_us=row.ours_us,
-        speedup_torch=_ratio(row, TORCH),
-        speedup_cublaslt_tuned=_ratio(row, LT_TUNED),
-        beats_baselines=row.beats_baselines,
-    )
-
-
-def _substitutes(op: registry.Op, study: Study, winner: Tuned) -> list[Tuned]:
-    """The other verified configurations on the winner's problem, fastest first.
-
-    None where the final has no ratio to torch, the reference that the search ranks by.
-    """
-    if winner.speedup_torch is None:
-        return []
-    return [
-        substitute(
-            winner,
-            Config(kernel=best.measurement.kernel, launch=best.measurement.launch),
-            op.launch_codes(best.measurement.launch),
-            best.speedup,
-        )
-        for best in study.ledger.ranking(winner.problem.key)
-    ]
-
-
-def _ratio(row: Row, baseline: str) -> float | None:
-    pair = row.ratios.get(baseline)
-    return None if pair is None else pair.ratio
-
-
-def _export_row(study: Study, op: registry.Op, row: Row) -> tables.ExportRow:
-    if row.winner is None:
-        return tables.ExportRow(
-            problem=row.problem,
-            torch_us=row.baseline_us.get(TORCH),
-            cublaslt_us=row.baseline_us.get(LT),
-            cublaslt_tuned_us=row.baseline_us.get(LT_TUNED),
-            why=row.why,
-        )
-    build = study.ledger.builds.get(row.winner.kernel.key)
-    measured = [
-        m
-        for m in study.measurements(row.problem.key)
-        if m.kernel == row.winner.kernel and m.launch == row.winner.launch
-    ]
-    last = measured[-1] if measured else None
-    torch = row.ratios.get(TORCH)
-    return tables.ExportRow(
-        problem=row.problem,
-        kernel=row.winner.kernel.key,
-        launch=row.winner.launch.key,
-        run_command=run_command(row.problem, row.winner, row.l2, study.header.environment.compiler),
-        symbol=setup.emitter(op).symbol(row.winner.kernel),
-        time_us=row.ours_us,
-        torch_us=row.baseline_us.get(TORCH),
-        cublaslt_us=row.baseline_us.get(LT),
-        cublaslt_tuned_us=row.baseline_us.get(LT_TUNED),
-        speedup_torch=torch.ratio if torch else None,
-        speedup_torch_low=torch.low if torch else None,
-        speedup_torch_high=torch.high if torch else None,
-        speedup_torch_best_layout=row.best_layout.ratio if row.best_layout else None,
-        speedup_cublaslt=_ratio(row, LT),
-        speedup_cublaslt_tuned=_ratio(row, LT_TUNED),
-        outcome_torch=row.outcomes.get(TORCH, "missing"),
-        outcome_cublaslt=row.outcomes.get(LT, "missing"),
-        outcome_cublaslt_tuned=row.outcomes.get(LT_TUNED, "missing"),
-        roofline=row.roofline,
-        tflops=row.tflops,
-        registers=build.registers if build else None,
-        smem_bytes=build.smem_bytes if build else None,
-        workspace_bytes=last.readback.workspace_bytes if last else None,
-        error_over_bound=last.evidence.error_over_bound if last else None,
-        why=row.why,
-    )
-
-
-def _said(exported: header.Exported, study: Study) -> str:
-    if exported.unserved:
-        left = ", ".join(problem.label for problem in exported.unserved)
-        print(f"left out by --max-kernels: {left}", file=sys.stderr)
-    files = "\n".join(f"  {path}" for path in exported.files)
-    loss = f", {exported.loss:.1%} slower than with all" if exported.loss > 0 else ""
-    searched = sum(tuned.from_search for tuned in exported.served)
-    marked = f"; figures of {counted(searched, 'shape')} are from the search, marked ~" if searched else ""
-    origin = f"SIMULATED, replayed from {study.header.simulated}: " if study.header.simulated else ""
-    return (
-        f"{origin}{counted(exported.shapes, 'shape')}, {counted(len(exported.kernels_used), 'kernel')}"
-        f"{loss}{marked}\n{files}\n{_compile_lines(exported, study.header.environment.cutlass)}"
-    )
-
-
-def _compile_lines(exported: header.Exported, measured: str) -> str:
-    """What compiles the export on this machine, to paste. `measured` is the study's version of CUTLASS."""
-    try:
-        found = find_cutlass()
-    except UserError as error:
-        root, says = "/path/to/cutlass", str(error)
-    else:
-        root, says = str(found.root), f"CUTLASS {found.version} of {found.origin}"
-    return (
-        f"compile with ({says}; measured with {measured}):\n"
-        f"  cd {shlex.quote(str(exported.source.parent))}\n"
-        f"  CUTLASS={shlex.quote(root)}\n"
-        f"  {exported.nvcc_line}"
-    )

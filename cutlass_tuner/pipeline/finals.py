@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cutlass_tuner import statistics
 from cutlass_tuner.events import BaselineResult, FinalRow
 from cutlass_tuner.ops.registry import Op
+from cutlass_tuner.pipeline import baselines
 from cutlass_tuner.pipeline.bench import Bench
 from cutlass_tuner.records import (
     Build,
@@ -19,15 +20,13 @@ from cutlass_tuner.records import (
     Measurement,
     Problem,
 )
-from cutlass_tuner.results import CONTROL, LT, LT_TUNED, TORCH, in_layout
-from cutlass_tuner.verify.judge import judge
 from cutlass_tuner.wire import BaselineEntry, ContestResult, Entry, Refused, Timed
 
 SAMPLE_US = 400.0
 FRESH_SEED = 7919
 """Added to the search's seed: finalists are checked on inputs the search never saw."""
 FLOPS_PER_US = 700e6
-"""What a large GEMM reaches on an H200: good enough to plan time with."""
+"""What a large GEMM reaches on an H200, and attention nearly: good enough to plan time with."""
 LARGE_US = 2000.0
 
 
@@ -75,18 +74,6 @@ class Outcome:
     baselines: tuple[BaselineResult, ...]
 
 
-def baselines(bench: Bench, problem: Problem, tuned: str) -> list[BaselineEntry]:
-    """Every baseline of the op: torch first (the reference) and once more as a control, cuBLASLt by
-    heuristic and auto-tuned (`tuned` is its algorithm in hex, "" where it could not be tuned), and torch
-    in the other layouts, for the column in which the baseline may choose."""
-    entries = [BaselineEntry(name=name, layout=problem.layout) for name in (TORCH, CONTROL)]
-    entries.append(BaselineEntry(name=LT, layout=problem.layout))
-    if tuned:
-        entries.append(BaselineEntry(name=LT_TUNED, layout=problem.layout, algorithm=tuned))
-    others = (layout for layout in bench.op.baseline_layouts if layout != problem.layout)
-    return entries + [BaselineEntry(name=in_layout(TORCH, layout), layout=layout) for layout in others]
-
-
 def play(
     bench: Bench,
     problem: Problem,
@@ -100,9 +87,9 @@ def play(
     others: a winner's figures never come from the samples that made it win.
 
     Ties go to the kernels in `prefer`, then to the earlier finalist. `tuned` is asked for cuBLASLt's best
-    algorithm in between, when the card is as warm as in the final: the power state can change their
-    order. `record` is called with every finalist's measurement, or why it has none, as soon as a contest
-    is over.
+    algorithm ("" for none) in between, when the card is as warm as in the final: the power state can change
+    their order. `record` is called with every finalist's measurement, or why it has none, as soon as a
+    contest is over.
     """
     semifinal = contest(bench, problem, [bench.reference(problem)], finalists)
     if isinstance(semifinal, Failure):
@@ -112,7 +99,7 @@ def play(
     if not right:
         return Outcome(_no_winner(bench, problem, semifinal, measured), ())
     winner = _winner(right, measured, prefer)
-    theirs = baselines(bench, problem, tuned())
+    theirs = baselines.entries(bench.op, problem, tuned())
     faults: list[str] = []
 
     def judged(result: ContestResult) -> None:
@@ -128,7 +115,7 @@ def play(
         return final
     why = "; ".join(dict.fromkeys(faults))
     row = final_row(bench, problem, final, None if faults else winner.config, why)
-    return Outcome(row, baseline_results(theirs, problem, final))
+    return Outcome(row, baselines.results(theirs, problem, final))
 
 
 def final_row(
@@ -238,59 +225,3 @@ def _winner(
     wanted = [f.config.key for f in order if f.build.kernel.key in preferred]
     key = statistics.pick(samples, wanted)
     return next(f for f in right if f.config.key == key)
-
-
-def baseline_results(
-    entries: Sequence[BaselineEntry], problem: Problem, results: Sequence[ContestResult]
-) -> tuple[BaselineResult, ...]:
-    """What the contests say of each baseline; `entries` are the first of every contest."""
-    return tuple(
-        _baseline_result(entry, problem, [result.entries[index] for result in results])
-        for index, entry in enumerate(entries)
-    )
-
-
-def _baseline_result(
-    entry: BaselineEntry, problem: Problem, outcomes: Sequence[Timed | Refused]
-) -> BaselineResult:
-    timed = [outcome for outcome in outcomes if isinstance(outcome, Timed)]
-    failures = [outcome.failure for outcome in outcomes if isinstance(outcome, Refused)]
-    for outcome in timed:
-        # A baseline may legally reduce in its output's type, so it is held to the bound, not to the probe.
-        verdict = judge(outcome.evidence.model_copy(update={"exact_mismatches": 0}), False)
-        if not verdict.passed:
-            failures.append(Failure(stage="verify", reason="; ".join(verdict.reasons)))
-    return BaselineResult(
-        name=entry.name,
-        problem=problem.key,
-        layout=entry.layout,
-        samples_us=tuple(us for outcome in timed for us in outcome.samples_us),
-        workspace_bytes=timed[-1].workspace_bytes if timed else 0,
-        algorithm=entry.algorithm,
-        evidence=timed[-1].evidence if timed else None,
-        failure=failures[0] if failures else None,
-    )
-
-
-def tune_cublaslt(bench: Bench, problem: Problem) -> BaselineResult:
-    """cuBLASLt's best algorithm: what was tried and what won, not measured beside anything yet."""
-    tuned = bench.tune_baseline(problem, effort(bench.op, problem).algorithms)
-    result = BaselineResult(
-        name=LT_TUNED, problem=problem.key, layout=problem.layout, samples_us=(), workspace_bytes=0
-    )
-    if isinstance(tuned, Failure):
-        return result.model_copy(update={"failure": tuned})
-    found = {
-        "workspace_bytes": tuned.workspace_bytes,
-        "algorithm": tuned.algorithm,
-        "tried": len(tuned.tried_us),
-        "tried_us": tuned.tried_us,
-        "rejected": tuned.rejected,
-    }
-    return result.model_copy(update=found)
-
-
-def as_tried(result: BaselineResult, before: BaselineResult) -> BaselineResult:
-    """`result` with what was tried to find its algorithm, which a contest alone does not know."""
-    kept = {name: getattr(before, name) for name in ("tried", "tried_us", "rejected")}
-    return result.model_copy(update=kept)

@@ -139,9 +139,9 @@ def _expectations(outcome: Outcome, pictures: Mapping[str, str]) -> list[str]:
         _in_words(calibration(outcome.expectations)),
         _picture(IDEAS, pictures),
         curves.plain_table(rows, ["idea", "attacks", "expected", "achieved"], "github"),
-        "Speed-ups over torch.matmul, the geometric mean over an idea's targets: what it says its kernels "
-        "will reach, and what the best of its recorded suggestions reached on each target. No figure: a "
-        "target has no time from any of them.",
+        f"Speed-ups over {outcome.space.op.reference_call}, the geometric mean over an idea's targets: what "
+        "it says its kernels will reach, and what the best of its recorded suggestions reached on each "
+        "target. No figure: a target has no time from any of them.",
     ]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from cutlass_tuner.events import FinalRow, StudyHeader
+from cutlass_tuner.ops import registry
 from cutlass_tuner.propose.context import Past
 from cutlass_tuner.records import Problem
 from cutlass_tuner.results import TORCH
@@ -61,7 +62,21 @@ def _speedup(row: FinalRow) -> float | None:
 
 
 def _doublings(a: Problem, b: Problem) -> float:
-    """How far apart two problems are, over all extents together; infinite between layouts."""
-    if a.layout != b.layout or a.dims.keys() != b.dims.keys():
+    """How far apart two problems of an op are, over all extents together; infinite between layouts, and where
+    no kernel serves both."""
+    if a.layout != b.layout or a.dims.keys() != b.dims.keys() or _unlike(a, b):
         return math.inf
-    return sum(abs(math.log2(a.dims[name] / b.dims[name])) for name in a.dims)
+    return sum(_between(a.dims[name], b.dims[name]) for name in a.dims)
+
+
+def _unlike(a: Problem, b: Problem) -> bool:
+    """Do they decide a kernel's knobs differently, whatever its family?"""
+    families = registry.op(a.op).families.values()
+    return all(any(given(a) != given(b) for given in family.given.values()) for family in families)
+
+
+def _between(a: int, b: int) -> float:
+    """Doublings from one extent to another; 0, which is none, is infinitely far from all others."""
+    if a == b:
+        return 0.0
+    return abs(math.log2(a / b)) if a and b else math.inf

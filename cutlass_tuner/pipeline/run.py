@@ -9,7 +9,7 @@ from cutlass_tuner.ops import registry
 from cutlass_tuner.options import RunOptions, SpaceOptions
 from cutlass_tuner.pipeline import finals, setup
 from cutlass_tuner.pipeline.bench import Bench
-from cutlass_tuner.records import Build, Failure, LaunchConfig, Measurement, Problem
+from cutlass_tuner.records import Build, Failure, LaunchConfig, Measurement, Problem, Readback
 from cutlass_tuner.report import tables
 from cutlass_tuner.statistics import median_us, paired
 from cutlass_tuner.wire import Entry, Timed
@@ -31,7 +31,8 @@ def run(options: RunOptions) -> Ran:
     space = setup.space(op, arch, SpaceOptions(options.space_file, options.family))
     device = op.nominal_device(arch)
     kernel_knobs, launch_knobs = space.split(space.parse_all(options.knobs))
-    kernel = space.effective(space.kernel(**{"layout": problem.layout, **kernel_knobs}), device)
+    given = space.family().knobs_for(problem)
+    kernel = space.effective(space.kernel(**{**given, **kernel_knobs}), device)
     asked = space.launch(**launch_knobs)
     legality = space.check(kernel, asked, problem, device)  # before folding, which may hide what is wrong
     launch = space.effective_launch(kernel, asked, problem, device)
@@ -61,6 +62,16 @@ def _build_line(build: Build) -> str:
     )
 
 
+def _ran_as(back: Readback) -> str:
+    """What was launched; of the scheduler only what it has."""
+    scheduler = {"swizzle": back.swizzle, "raster": back.raster, "splits": back.splits}
+    told = "".join(f"{name} {value}, " for name, value in scheduler.items() if value is not None)
+    return (
+        f"ran as   grid {back.grid}, cluster {back.cluster}, {told}workspace {back.workspace_bytes} bytes "
+        f"({back.zeroed_bytes} zeroed)"
+    )
+
+
 def _measured(
     options: RunOptions,
     op: registry.Op,
@@ -85,19 +96,16 @@ def _measured(
         assert isinstance(theirs, Timed)
         pair = paired(measured.samples_us, theirs.samples_us)
         assert pair is not None
-        us = median_us(measured.samples_us)
+        us, their_us = median_us(measured.samples_us), median_us(theirs.samples_us)
         verdict = "right" if measured.verdict.passed else "WRONG: " + "; ".join(measured.verdict.reasons)
         interval = "" if pair.low is None else f" [{pair.low:.3f}, {pair.high:.3f}]"
-        back = measured.readback
         said = [
-            f"ran as   grid {back.grid}, cluster {back.cluster}, swizzle {back.swizzle}, "
-            f"raster {back.raster}, splits {back.splits}, workspace {back.workspace_bytes} bytes "
-            f"({back.zeroed_bytes} zeroed)",
+            _ran_as(measured.readback),
             "",
             f"answer   {verdict}; largest error {measured.evidence.max_abs_error:.3g}, "
             f"{measured.evidence.error_over_bound:.2f} of the bound",
             f"time     {us:.4g} us, {op.flops(problem) / us / 1e6:.1f} TFLOP/s (L2 {options.l2})",
-            f"ratio    {pair.ratio:.3f}{interval} of torch.matmul's {median_us(theirs.samples_us):.4g} us, "
+            f"ratio    {pair.ratio:.3f}{interval} of {op.reference_call}'s {their_us:.4g} us, "
             f"{pair.n} interleaved pairs (above 1 = ours is faster)",
         ]
         return said, measured.verdict.passed

@@ -115,8 +115,8 @@ class Searching:
             return "no kernel is measured yet"
         found = len(self.problems) - len(counts.unsolved)
         return (
-            f"as screened, the best kernels so far are {counts.geomean:.3f} times as fast as torch.matmul in "
-            f"the geometric mean over {found} of {len(self.problems)} shapes"
+            f"as screened, the best kernels so far are {counts.geomean:.3f} times as fast as "
+            f"{self.op.reference_call} in the geometric mean over {found} of {len(self.problems)} shapes"
         )
 
     def _searched(self) -> str:

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cutlass_tuner
@@ -116,12 +116,20 @@ def _nvrtc(found: Toolchain) -> nvrtc.Nvrtc:
 
 def space(op: Op, arch: str, options: SpaceOptions) -> Space:
     """The op's space on this architecture, narrowed as the user asked. Raises UserError on any mistake."""
-    loaded = Space.load(options.file) if options.file is not None else Space.of(op.name, arch)
+    loaded = Space.of(op.name, arch) if options.file is None else _from_file(options.file, op)
     if loaded.arch != arch:
         raise UserError(
             f"{options.file}: its kernels are for {loaded.arch}, not for {arch}; use a file for {arch}"
         )
     return loaded.restrict(loaded.parse_choices(options.fix, options.family), options.family)
+
+
+def _from_file(file: Path, op: Op) -> Space:
+    """A user's space. One may serve several ops, as the shipped one does."""
+    loaded = Space.load(file)
+    if loaded.op.spaces != op.spaces:
+        raise UserError(f"{file}: it is a space of {loaded.op.name}, not of {op.name}; give one of {op.name}")
+    return replace(loaded, op=op)
 
 
 def environment(described: Described, found: Toolchain, builds: Builder) -> Environment:

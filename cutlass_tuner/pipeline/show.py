@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cutlass_tuner import settings
-from cutlass_tuner.compare import BEST_CUBLASLT, BEST_LAYOUT, rows, summary
+from cutlass_tuner.compare import against, rows, summary
 from cutlass_tuner.ops import registry
 from cutlass_tuner.options import ShowOptions
 from cutlass_tuner.pipeline import setup
 from cutlass_tuner.pipeline.simulated import label
 from cutlass_tuner.records import Config
-from cutlass_tuner.report import ideas, tables
+from cutlass_tuner.report import ideas, summaries, tables
 from cutlass_tuner.report.tables import counted
-from cutlass_tuner.results import BASELINES, Row
+from cutlass_tuner.results import Row, headline
 from cutlass_tuner.study import Study
 from cutlass_tuner.study.fared import fared
 
@@ -63,6 +63,7 @@ def study_rows(study: Study, op: registry.Op) -> list[Row]:
         study.ledger.finals.values(),
         study.ledger.baselines.values(),
         study.problems,
+        names=op.baselines,
         device=study.header.device,
         flops=op.flops,
         bytes_=op.bytes,
@@ -72,20 +73,20 @@ def study_rows(study: Study, op: registry.Op) -> list[Row]:
 def result_text(study: Study, op: registry.Op, style: tables.Style = "simple") -> str:
     """The result table and the summaries of a study, after its label where it was simulated."""
     table = study_rows(study, op)
-    text = rows_text(table, default_config(op, study.header.device.arch), style)
-    return "\n".join([*label(study, table), text])
+    text = rows_text(table, op, study.header.device.arch, style)
+    return "\n".join([*label(study, op, table), text])
 
 
-def rows_text(table: Sequence[Row], default: Config | None, style: tables.Style = "simple") -> str:
+def rows_text(table: Sequence[Row], op: registry.Op, arch: str, style: tables.Style = "simple") -> str:
     """A comparison: its table, the winners, a summary against every baseline that was measured, the
     control, and the share of the roofline."""
-    against = [*BASELINES, BEST_CUBLASLT, BEST_LAYOUT]
-    summaries = [summary(table, baseline) for baseline in against]
-    lines = [tables.results(table, style), ""]
+    lines = [tables.results(table, style, headline(op)), ""]
     if any(row.winner for row in table):
+        default = default_config(op, arch)
         lines += [tables.configs(table, default, style, tables.terminal_width()), ""]
-    lines += tables.summary_lines(s for s in summaries if s.compared or s.baseline == against[0])
-    closing = [tables.control_line(table), tables.roofline_line(summaries[0])]
+    first, *others = [summary(table, baseline) for baseline in against(op)]
+    lines += summaries.summary_lines([first, *(s for s in others if s.compared)])
+    closing = [summaries.control_line(table), summaries.roofline_line(first)]
     return "\n".join([*lines, *filter(None, closing)])
 
 

@@ -26,7 +26,7 @@ from cutlass_tuner.pipeline.bench import Bench
 from cutlass_tuner.pipeline.setup import Machine, Space
 from cutlass_tuner.records import KernelConfig, Problem
 from cutlass_tuner.report.tables import counted
-from cutlass_tuner.results import HEADLINE, Row
+from cutlass_tuner.results import Row, headline
 from cutlass_tuner.space import Candidates
 from cutlass_tuner.study import Study, log_ratio
 from cutlass_tuner.wire import Described
@@ -196,11 +196,12 @@ class Misses:
         )
 
 
-def label(study: Study, rows: Sequence[Row]) -> list[str]:
+def label(study: Study, op: Op, rows: Sequence[Row]) -> list[str]:
     """The lines that the results of a simulated study begin with; none for a measured one."""
     if not study.header.simulated:
         return []
-    unproven = sum((pair := row.ratios.get(HEADLINE)) is not None and not pair.low for row in rows)
+    pairs = [row.against(headline(op))[0] for row in rows]
+    unproven = sum(pair is not None and not pair.low for pair in pairs)
     few = (
         f"too few samples are recorded of {counted(unproven, 'winner')} (95 % is -) to tell a difference: "
         'the verdict is "tie"'

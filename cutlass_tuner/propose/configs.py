@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from cutlass_tuner.ideas import Suggestion
 from cutlass_tuner.propose.fields import Mistake, array, differences, fields, scalars
 from cutlass_tuner.propose.rejections import Rejections
-from cutlass_tuner.propose.schema import LAYOUT, asked_knobs
+from cutlass_tuner.propose.schema import asked_knobs
 from cutlass_tuner.records import DeviceFacts, KernelConfig, LaunchConfig, Problem, Scalar
 from cutlass_tuner.space import FamilySpace, Legality, Space
+from cutlass_tuner.space.knobs import spelled
+
+Kind = tuple[tuple[str, Scalar], ...]
+"""The knobs that a problem decides, with its values: layout tn, say. A kernel serves problems of its kind."""
 
 
 @dataclass(frozen=True)
@@ -22,22 +26,24 @@ class Place:
     targets: tuple[Problem, ...]
 
     @property
-    def layouts(self) -> tuple[str, ...]:
-        """The targets' distinct layouts in their order; of a family without that knob, all are one ("")."""
-        if LAYOUT not in self.family.kernel:
-            return ("",)
-        return tuple(dict.fromkeys(problem.layout for problem in self.targets))
+    def kinds(self) -> tuple[Kind, ...]:
+        """The distinct kinds of the targets in their order; of a family without given knobs, all are one."""
+        return tuple(dict.fromkeys(_kind(self.family, problem) for problem in self.targets))
 
-    def readable(self, layout: str) -> tuple[Problem, ...]:
-        """The targets a kernel of this layout can read."""
-        return tuple(problem for problem in self.targets if layout in ("", problem.layout))
+    def served(self, kind: Kind) -> tuple[Problem, ...]:
+        """The targets that a kernel of this kind is for."""
+        return tuple(problem for problem in self.targets if _kind(self.family, problem) == kind)
+
+
+def _kind(family: FamilySpace, problem: Problem) -> Kind:
+    return tuple(family.knobs_for(problem).items())
 
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A config in one of its idea's layouts, made effective."""
+    """A config for one kind of its idea's targets, made effective."""
 
-    layout: str
+    kind: Kind
     kernel: KernelConfig
 
 
@@ -80,34 +86,35 @@ class ConfigReader:
         return [Suggestion(kernel=k.kernel, launches=tuple(legal[k.kernel.key])) for k in kernels]
 
     def _kernels(self, place: Place, name: str, what: str, knobs: Mapping[str, Scalar]) -> list[_Kernel]:
-        """The config in every layout of the targets, less what is illegal on all of them or there already."""
+        """The config for every kind of target, less what is illegal on all of them or there already."""
         kept: list[_Kernel] = []
-        refused: dict[str, list[str]] = {}
-        for layout in place.layouts:
+        refused: dict[str, list[Kind]] = {}
+        for kind in place.kinds:
             try:
-                kernel = self._effective(place, layout, knobs)
+                kernel = self._effective(place, kind, knobs)
             except Mistake as mistake:
-                refused.setdefault(str(mistake), []).append(layout)
+                refused.setdefault(str(mistake), []).append(kind)
                 continue
             kept.append(kernel)
             self._who_has[kernel.kernel.key] = f"{name} of idea {place.idea} has it, in this reply"
         self._refuse(place, what, refused)
         return kept
 
-    def _effective(self, place: Place, layout: str, knobs: Mapping[str, Scalar]) -> _Kernel:
-        if layout:
-            allowed = place.family.kernel[LAYOUT]
-            if layout not in allowed.values:
-                raise Mistake(f"its shapes have layout {layout}; this search is held to {allowed.allowed}")
-            knobs = {**knobs, LAYOUT: layout}
-        raw = KernelConfig(family=place.family.name, knobs=dict(knobs))
+    def _effective(self, place: Place, kind: Kind, knobs: Mapping[str, Scalar]) -> _Kernel:
+        for name, value in kind:
+            allowed = place.family.kernel[name]
+            if value not in allowed.values:
+                raise Mistake(
+                    f"its shapes have {name} {spelled(value)}; this search is held to {allowed.allowed}"
+                )
+        raw = KernelConfig(family=place.family.name, knobs={**knobs, **dict(kind)})
         kernel = self._space.effective(raw, self._device)
         if kernel.key in self._who_has:
             raise Mistake(f"this kernel is not new: {self._who_has[kernel.key]}")
-        why = self._illegal(kernel, place.readable(layout))
+        why = self._illegal(kernel, place.served(kind))
         if why:
             raise Mistake(why)
-        return _Kernel(layout, kernel)
+        return _Kernel(kind, kernel)
 
     def _launches(
         self, place: Place, name: str, kernels: Sequence[_Kernel], launches: Sequence[object]
@@ -125,20 +132,20 @@ class ConfigReader:
                 self._rejections.add(place.idea, what, mistake)
                 continue
             first[launch.key] = number
-            refused: dict[str, list[str]] = {}
+            refused: dict[str, list[Kind]] = {}
             for one in kernels:
                 why = self._illegal_launch(one.kernel, launch)
                 if why:
-                    refused.setdefault(why, []).append(one.layout)
+                    refused.setdefault(why, []).append(one.kind)
                 else:
                     legal[one.kernel.key].append(launch)
             self._refuse(place, what, refused)
         return legal
 
-    def _refuse(self, place: Place, what: str, refused: Mapping[str, Sequence[str]]) -> None:
-        """One rejection a reason; it names the layouts it is about where it is not about all of them."""
-        for reason, layouts in refused.items():
-            some = f" (layout {', '.join(layouts)})" if len(layouts) < len(place.layouts) else ""
+    def _refuse(self, place: Place, what: str, refused: Mapping[str, Sequence[Kind]]) -> None:
+        """One rejection a reason; it names the kinds it is about where it is not about all of them."""
+        for reason, kinds in refused.items():
+            some = f" ({_kinds_text(kinds)})" if len(kinds) < len(place.kinds) else ""
             self._rejections.add(place.idea, what + some, reason)
 
     def _illegal(self, kernel: KernelConfig, targets: Sequence[Problem]) -> str:
@@ -154,6 +161,14 @@ class ConfigReader:
         """The rules a launch of a legal kernel breaks. No rule looks at a launch and a problem at once
         (`ops.rule.Scope`), so a launch that breaks none is legal wherever its kernel is."""
         return _reasons(self._space.check(kernel, launch, None, self._device))
+
+
+def _kinds_text(kinds: Sequence[Kind]) -> str:
+    """ "layout tn, tt"; of several knobs "head_dim 64 and mask full, head_dim 64 and mask causal"."""
+    if len(kinds[0]) == 1:
+        [[name, _]] = kinds[0]
+        return f"{name} {', '.join(spelled(value) for [[_, value]] in kinds)}"
+    return ", ".join(" and ".join(f"{name} {spelled(value)}" for name, value in kind) for kind in kinds)
 
 
 def _reasons(legality: Legality) -> str:

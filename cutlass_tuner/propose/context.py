@@ -20,12 +20,13 @@ from cutlass_tuner.errors import UserError
 from cutlass_tuner.ops.regime import Regime
 from cutlass_tuner.ops.registry import Op
 from cutlass_tuner.propose.markdown import table
-from cutlass_tuner.propose.schema import LAYOUT, asked_knobs, shape_ids
+from cutlass_tuner.propose.schema import asked_knobs, shape_ids
 from cutlass_tuner.propose.spelled import kernel_text, launch_text
 from cutlass_tuner.records import Config, DeviceFacts, KernelConfig, L2Mode, Problem
 from cutlass_tuner.roofline import EMPTY_KERNEL_US, STREAM_MIB, STREAM_US, SUSTAINED_FLOPS, roofline_us
 from cutlass_tuner.space import Space
 from cutlass_tuner.space.knobs import FamilySpace, Kind, Knob, spelled
+from cutlass_tuner.spelling import extents_text
 
 _PLACEHOLDER = re.compile(r"{(.*?)}")
 
@@ -92,8 +93,16 @@ def operation(context: Context) -> str:
     cache = "out of" if context.l2 == "cold" else "in"
     return (
         f"`{op.name}`: {op.summary} ({elements}; accumulator {op.contract.accumulator}). Timed with the "
-        f"operands {cache} the L2 cache. The layout is the problem's and is no knob of yours."
+        f"operands {cache} the L2 cache. {_given(context.space)}"
     )
+
+
+def _given(space: Space) -> str:
+    """Which knobs the problem decides."""
+    names = list(dict.fromkeys(name for family in space.families.values() for name in family.given))
+    if len(names) == 1:
+        return f"The {names[0]} is the problem's and is no knob of yours."
+    return f"The {' and '.join(names)} are the problem's and are no knobs of yours." if names else ""
 
 
 def space(context: Context) -> str:
@@ -129,8 +138,8 @@ def _rules(family: FamilySpace) -> Iterator[str]:
 def _rules_of(family: FamilySpace, kind: Kind) -> Iterator[str]:
     """A reason's placeholders are shown as the quantities they stand for."""
     for rule in family.rules.values():
-        # A kernel is made in its shapes' layouts: nobody who isn't asked for one can break that rule.
-        if rule.kind == kind and rule.name != LAYOUT:
+        # A kernel is made with the knobs its shapes decide: nobody who isn't asked can break their rules.
+        if rule.kind == kind and rule.name not in family.given:
             yield f"- {rule.name}: " + _PLACEHOLDER.sub(r"<\1>", rule.reason)
 
 
@@ -164,10 +173,9 @@ def past(context: Context) -> str:
 
 def _past_row(context: Context, past: Past) -> list[str] | None:
     """None for a winner out of a space with other knobs or families: it cannot be asked for."""
-    extents = past.problem.model_copy(update={"name": ""}).label
     try:
         kernel = context.kernel_text(past.config.kernel)
         launch = context.launch_text(past.config, past.problem)
     except UserError:
         return None
-    return [extents, past.problem.layout, f"{past.speedup:.3f}", kernel, launch]
+    return [extents_text(past.problem), past.problem.layout, f"{past.speedup:.3f}", kernel, launch]

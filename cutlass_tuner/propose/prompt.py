@@ -23,7 +23,10 @@ CONFIGS_A_SHAPE, FEWEST_CONFIGS, MOST_CONFIGS = 2, 8, 48
 
 
 def request(context: Context, round_: int, standing: Standing | None) -> Request:
-    """What is asked in this round (from 1); `standing` is None while nothing is measured."""
+    """What is asked in this round (from 1); `standing` is None while nothing is measured.
+
+    Who answers, and what for, is said in a file of its own for each kind of work (`Op.workload`).
+    """
     text = _prompt("request").substitute(
         round=round_,
         gpu=told.gpu(context),
@@ -37,7 +40,8 @@ def request(context: Context, round_: int, standing: Standing | None) -> Request
         task=_first(len(context.problems)) if standing is None else _next(len(context.problems)),
     )
     schema = reply_schema(context.space, context.problems)
-    return Request(round_, _prompt("system").substitute().strip(), text.strip() + "\n", schema)
+    system = _prompt(f"system-{context.op.workload}").substitute().strip()
+    return Request(round_, system, text.strip() + "\n", schema)
 
 
 def _first(problems: int) -> str:

@@ -15,9 +15,6 @@ from cutlass_tuner.ideas import Bottleneck
 from cutlass_tuner.records import Problem, Scalar
 from cutlass_tuner.space import FamilySpace, Knob, Space
 
-LAYOUT = "layout"
-"""The compile-time knob that is not asked for: each kernel is made in the layouts of its targets."""
-
 Schema = dict[str, Any]
 
 _STRING: Schema = {"type": "string"}
@@ -30,8 +27,9 @@ def shape_ids(problems: Sequence[Problem]) -> dict[str, Problem]:
 
 
 def asked_knobs(family: FamilySpace) -> dict[str, Knob]:
-    """The compile-time knobs a reply chooses, in the space's order."""
-    return {name: knob for name, knob in family.kernel.items() if name != LAYOUT}
+    """The compile-time knobs a reply chooses, in the space's order: each kernel is made with its targets' own
+    values of those that a problem decides (`FamilySpace.given`)."""
+    return {name: knob for name, knob in family.kernel.items() if name not in family.given}
 
 
 def reply_schema(space: Space, problems: Sequence[Problem]) -> Schema:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from cutlass_tuner.propose.schema import LAYOUT
 from cutlass_tuner.records import Config, DeviceFacts, KernelConfig, LaunchConfig, Problem, Scalar
 from cutlass_tuner.space import Space
 from cutlass_tuner.spelling import knobs_text
@@ -13,7 +12,7 @@ Knobs = Mapping[str, Scalar]
 
 
 def asked_kernel(space: Space, kernel: KernelConfig, device: DeviceFacts) -> dict[str, Scalar]:
-    """The knobs that must be given beside the defaults to get this kernel, without the layout.
+    """The knobs that must be given beside the defaults to get this kernel, without those its problems decide.
 
     An effective kernel has numbers where it was asked for "auto": such a knob is not among them where its
     default comes to the same. UserError for a kernel that is none of this space.
@@ -24,7 +23,8 @@ def asked_kernel(space: Space, kernel: KernelConfig, device: DeviceFacts) -> dic
         return space.effective(KernelConfig(family=kernel.family, knobs=dict(knobs)), device)
 
     asked = _needed(kernel.knobs, default, resolved)
-    return {name: value for name, value in asked.items() if name != LAYOUT}
+    given = space.family(kernel.family).given
+    return {name: value for name, value in asked.items() if name not in given}
 
 
 def kernel_text(space: Space, kernel: KernelConfig, device: DeviceFacts) -> str:

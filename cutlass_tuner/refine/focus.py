@@ -15,9 +15,6 @@ from cutlass_tuner.ops.columns import BoolArray
 from cutlass_tuner.records import Scalar
 from cutlass_tuner.refine.pool import Pool
 
-LAYOUT = "layout"
-"""Never narrowed: it is the problem's, and a kernel of another one does not serve it."""
-
 
 @dataclass(frozen=True, eq=False)
 class Focus:
@@ -62,9 +59,8 @@ def _restrictions(pool: Pool, idea: Idea, problem_keys: Sequence[str]) -> Iterat
     serves = pool.candidates.serves[:, _targets(idea, problem_keys)]
     yield "serves a target", np.logical_or.reduce(serves, axis=1)
     for knob, values in idea.narrowed.items():
-        if knob != LAYOUT:
-            condition = Condition(knob=knob, one_of=values)
-            yield _said(condition), _true_of(pool, condition)
+        condition = Condition(knob=knob, one_of=values)
+        yield _said(condition), _true_of(pool, condition)
     for coupling in idea.couplings:
         mask = ~_true_of(pool, coupling.when) | _true_of(pool, coupling.then)
         yield f"if {_said(coupling.when)} then {_said(coupling.then)}", mask

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from cutlass_tuner.records import LaunchConfig, Scalar
 
 SPLITS = "splits"
-DECOMPOSITION = "decomposition"
+DIVIDING = ("decomposition", "grid")
+"""Knobs whose every value divides the work among CTAs in a way of its own."""
 PROBED_SPLITS = (4, 16)
 """Beside the default: how often K is split matters by factors, so it is probed a decade apart."""
 
@@ -20,8 +21,8 @@ PROBED_SPLITS = (4, 16)
 def probe(launches: Sequence[LaunchConfig], limit: int = 6) -> list[LaunchConfig]:
     """The first launches to time, at most `limit`: the default, and unlike ways to divide the work.
 
-    `launches` are all effective legal ones, the default first. Of each decomposition, and of each
-    split count nearest (by ratio) to `PROBED_SPLITS`, the launch that differs least from the default.
+    `launches` are all effective legal ones, the default first. Of each value of the `DIVIDING` knobs, and of
+    each split count nearest (by ratio) to `PROBED_SPLITS`, the launch that differs least from the default.
     """
     if not launches:
         return []
@@ -32,10 +33,11 @@ def probe(launches: Sequence[LaunchConfig], limit: int = 6) -> list[LaunchConfig
         if counts:
             nearest = min(counts, key=lambda count: abs(math.log(count / wanted)))
             chosen.append(_least_changed(default, [v for v in launches if _splits(v) == nearest]))
-    for way in dict.fromkeys(launch.knobs.get(DECOMPOSITION) for launch in launches):
-        if way not in {launch.knobs.get(DECOMPOSITION) for launch in chosen}:
-            same = [launch for launch in launches if launch.knobs.get(DECOMPOSITION) == way]
-            chosen.append(_least_changed(default, same))
+    for knob in DIVIDING:
+        for way in dict.fromkeys(launch.knobs.get(knob) for launch in launches):
+            if way not in {launch.knobs.get(knob) for launch in chosen}:
+                same = [launch for launch in launches if launch.knobs.get(knob) == way]
+                chosen.append(_least_changed(default, same))
     return list({launch.key: launch for launch in chosen}.values())[:limit]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -12,9 +11,9 @@ from tabulate import tabulate
 
 from cutlass_tuner.events import KernelBuilt, KernelFailed
 from cutlass_tuner.records import Build, Config, Failure, KernelConfig
-from cutlass_tuner.results import BASELINES, HEADLINE, Row, Summary
-from cutlass_tuner.spelling import kernel_text, knobs_text
-from cutlass_tuner.statistics import Paired, verdict
+from cutlass_tuner.results import BEST, NO_KERNEL, TORCH, Row
+from cutlass_tuner.spelling import extents_text, few_extents, kernel_text, knobs_text
+from cutlass_tuner.statistics import Paired
 
 Style = Literal["simple", "github"]
 
@@ -52,19 +51,26 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if shown else None
 
 
-def results(rows: Sequence[Row], style: Style = "simple") -> str:
+def results(rows: Sequence[Row], style: Style = "simple", headline: str = TORCH) -> str:
     """The table of a study: a line a problem, then a note for each that needs one.
 
-    The interval and the verdict are against `results.HEADLINE`. Ratios are baseline/ours: above 1 = ours
-    is faster. A column that nothing fills (a baseline that was not asked for) is left out.
+    The interval and the verdict are against `headline` (`results.headline`). Against torch there is a ratio
+    to every baseline; against the best of them, which changes from problem to problem, every baseline's
+    time and who was best. Ratios are baseline/ours: above 1 = ours is faster. A column that nothing fills
+    (a baseline that was not asked for, or that refused every problem) is left out.
     """
-    shown = [name for name in BASELINES if any(name in row.baseline_us for row in rows)]
-    with_best = any(row.best_layout for row in rows)
-    header = ["shape", "ours us", f"{HEADLINE} us"]
-    for name in shown:
-        header += [f"vs {name}"] + ["95 %"] * (name == HEADLINE)
-    header += ["best layout"] * with_best + ["roofline %", "verdict"]
-    lines = [_line(row, shown, with_best) for row in rows]
+    shown = _timed(rows)
+    if headline == BEST:
+        lines = [_line_of_times(row, shown) for row in rows]
+        header = ["shape", "ours us", "TFLOP/s", *(f"{name} us" for name in shown)]
+        header += ["best", "vs best", "95 %", "roofline %", "verdict"]
+    else:
+        with_best = any(row.best_layout for row in rows)
+        lines = [_line_of_ratios(row, shown, headline, with_best) for row in rows]
+        header = ["shape", "ours us", f"{headline} us"]
+        for name in shown:
+            header += [f"vs {name}"] + ["95 %"] * (name == headline)
+        header += ["best layout"] * with_best + ["roofline %", "verdict"]
     return _with_notes(_table(lines, header, style), rows, style)
 
 
@@ -95,9 +101,19 @@ def _cut(table: str, width: int | None) -> list[str]:
 
 def baselines(rows: Sequence[Row], style: Style = "simple") -> str:
     """The baselines alone: a line a problem with each one's microseconds, then why any is missing."""
-    shown = [name for name in BASELINES if any(name in row.baseline_us for row in rows)]
+    shown = _timed(rows)
     lines = [[_shape(row), *(microseconds(row.baseline_us.get(name)) for name in shown)] for row in rows]
     return _with_notes(_table(lines, ["shape", *(f"{name} us" for name in shown)], style), rows, style)
+
+
+def _timed(rows: Sequence[Row]) -> list[str]:
+    """The baselines with a time on some problem, in the op's order."""
+    return [name for name in _baselines(rows) if any(name in row.baseline_us for row in rows)]
+
+
+def _baselines(rows: Sequence[Row]) -> list[str]:
+    """Every baseline that any row speaks of."""
+    return list(dict.fromkeys(name for row in rows for name in (*row.outcomes, *row.baseline_us)))
 
 
 def _with_notes(table: str, rows: Sequence[Row], style: Style) -> str:
@@ -106,74 +122,61 @@ def _with_notes(table: str, rows: Sequence[Row], style: Style) -> str:
     return "\n".join([table, *[""] * bool(said and style == "github"), *said])
 
 
-def _line(row: Row, shown: list[str], with_best: bool) -> list[str]:
-    cells = [_shape(row), microseconds(row.ours_us), microseconds(row.baseline_us.get(HEADLINE))]
+def _line_of_ratios(row: Row, shown: Sequence[str], headline: str, with_best: bool) -> list[str]:
+    cells = [_shape(row), microseconds(row.ours_us), microseconds(row.baseline_us.get(headline))]
     for name in shown:
         pair = row.ratios.get(name)
-        cells += [_ratio(pair)] + [_interval(pair)] * (name == HEADLINE)
+        cells += [_ratio(pair)] + [_interval(pair)] * (name == headline)
     if with_best:
         cells.append(_ratio(row.best_layout))
-    cells.append(ABSENT if row.roofline is None else f"{100 * row.roofline:.0f}")
-    return [*cells, VERDICTS[row.outcomes.get(HEADLINE, "missing")]]
+    return [*cells, _roofline(row), VERDICTS[row.outcomes.get(headline, "missing")]]
+
+
+def _line_of_times(row: Row, shown: Sequence[str]) -> list[str]:
+    pair, outcome = row.against(BEST)
+    tflops = ABSENT if row.tflops is None else f"{row.tflops:.0f}"
+    times = [microseconds(row.baseline_us.get(name)) for name in shown]
+    best = [row.best_baseline or ABSENT, _ratio(pair), _interval(pair)]
+    return [_shape(row), microseconds(row.ours_us), tflops, *times, *best, _roofline(row), VERDICTS[outcome]]
+
+
+def _roofline(row: Row) -> str:
+    return ABSENT if row.roofline is None else f"{100 * row.roofline:.0f}"
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
-    """A line for each row that must not be read without one."""
+    """A line for each row that must not be read without one, and one for each baseline without any time."""
+    nowhere = _nowhere(rows)
     lines = []
     for row in rows:
         said = [row.why] * bool(row.why)
-        if row.winner is not None:
-            said += [f"no {name} ratio: {why}" for name, why in row.missing.items()]
+        for name, why in row.missing.items():
+            if name in nowhere:
+                continue
+            if row.winner is not None:
+                said.append(f"no {name} ratio: {why}")
+            elif name not in row.baseline_us and why not in (NO_KERNEL, row.why):
+                said.append(f"no {name} time: {why}")
         held = [reason for reason in row.throttle if reason != POWER_CAP]
         if held:
             said.append(f"the card was held back: {', '.join(held)}")
         lines += [f"{_shape(row)}: {text}" for text in said]
+    lines += [f"{name} on no shape: {why}" for name, why in nowhere.items()]
     capped = [_shape(row) for row in rows if POWER_CAP in row.throttle]
     if capped:
         lines.append(f"at the card's power limit, as large GEMMs are: {', '.join(capped)}")
     return lines
 
 
-def summary_lines(summaries: Iterable[Summary]) -> list[str]:
-    """A few lines a baseline: how many were won, by how much, by size, and what is not counted."""
-    lines = []
-    for s in summaries:
-        if not s.compared:
-            lines.append(f"against {s.baseline}: nothing to compare{_uncounted(s)}")
-            continue
-        lines.append(
-            f"against {s.baseline}: geometric mean {_figure(s.geomean)}, mean {_figure(s.mean)}, "
-            f"FLOP-weighted {_figure(s.flop_weighted)}, time-weighted {_figure(s.time_weighted)}"
-        )
-        lines.append(
-            f"  {s.compared} of {s.problems} shapes: {s.wins} faster, "
-            f"{s.ties} tie{'' if s.ties == 1 else 's'}, {s.losses} slower"
-            f" (win rate {100 * (s.win_rate or 0):.0f} %){_uncounted(s)}"
-        )
-        sizes = [f"{b.label} {b.geomean:.3f} ({b.wins} of {b.problems} faster)" for b in s.buckets]
-        lines.append(f"  by size: {', '.join(sizes)}")
-    return lines
-
-
-def roofline_line(s: Summary) -> str:
-    """How much of what the card can do is reached; "" where its roofline is not known."""
-    if s.roofline is None:
-        return ""
-    return f"{100 * s.roofline:.0f} % of the measured roofline (geometric mean over the shapes)"
-
-
-def control_line(rows: Sequence[Row]) -> str:
-    """What the same contests say of torch.matmul against itself; "" where it was not measured."""
-    pairs = [row.control for row in rows if row.control is not None]
-    if not pairs:
-        return ""
-    mean = math.exp(sum(math.log(pair.ratio) for pair in pairs) / len(pairs))
-    least, most = min(pair.ratio for pair in pairs), max(pair.ratio for pair in pairs)
-    named = sum(verdict(pair) != "tie" for pair in pairs)
-    return (
-        f"control: torch against itself in the same rounds: geometric mean {mean:.3f}, "
-        f"{least:.3f} to {most:.3f}, called different on {named} of {len(pairs)} shapes"
-    )
+def _nowhere(rows: Sequence[Row]) -> dict[str, str]:
+    """The baselines that several problems were to be measured with and none was, and why."""
+    found = {}
+    for name in _baselines(rows):
+        if len(rows) > 1 and all(name in row.missing and name not in row.baseline_us for row in rows):
+            own = [row.missing[name] for row in rows if row.missing[name] not in (NO_KERNEL, row.why)]
+            if own:
+                found[name] = "; ".join(dict.fromkeys(own))
+    return found
 
 
 def legality(illegal: Sequence[BrokenRule], unwise: Sequence[BrokenRule], style: Style = "simple") -> str:
@@ -217,11 +220,13 @@ def _numeric(cell: str) -> bool:
 
 
 def _shape(row: Row) -> str:
-    """The user's name, extents, layout, and how often a model makes this call if more than once."""
+    """The user's name, extents and layout; of many extents the label alone, which tells all of them where the
+    user gave no name. Then how often a model makes this call, if more than once."""
     problem = row.problem
-    extents = problem.model_copy(update={"name": ""}).label
     count = f"{problem.count}x" if problem.count > 1 else ""
-    return " ".join(filter(None, (problem.name, extents, problem.layout, count)))
+    if not few_extents(problem):
+        return " ".join(filter(None, (problem.label, count)))
+    return " ".join(filter(None, (problem.name, extents_text(problem), problem.layout, count)))
 
 
 def microseconds(value: float | None) -> str:
@@ -235,16 +240,3 @@ def _ratio(pair: Paired | None) -> str:
 
 def _interval(pair: Paired | None) -> str:
     return ABSENT if pair is None or pair.low is None else f"{pair.low:.3f}-{pair.high:.3f}"
-
-
-def _figure(value: float | None) -> str:
-    return ABSENT if value is None else f"{value:.3f}"
-
-
-def _uncounted(s: Summary) -> str:
-    parts = []
-    if s.missing:
-        parts.append(f"{len(s.missing)} missing ({', '.join(s.missing)})")
-    if s.impossible:
-        parts.append(f"{len(s.impossible)} impossible ({', '.join(s.impossible)})")
-    return f"; not counted: {', '.join(parts)}" if parts else ""

@@ -13,7 +13,7 @@ from cutlass_tuner.ops.columns import BoolArray, Columns, IntArray
 from cutlass_tuner.ops.family import Family
 from cutlass_tuner.records import DeviceFacts, KernelConfig, Problem, Scalar
 from cutlass_tuner.space import grid
-from cutlass_tuner.space.knobs import FamilySpace, Kind, Knob
+from cutlass_tuner.space.knobs import FamilySpace, Kind, Knob, spelled
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ def candidates(
     family: FamilySpace, model: Family, problems: Sequence[Problem], device: DeviceFacts
 ) -> Candidates:
     """Raises UserError when no kernel is legal, or none serves any of the problems."""
-    knobs = _asked_layouts(family.kernel, problems)
+    knobs = _asked(family, problems)
     codes, kernels = _legal(family, model, knobs, device)
-    # Codes index the space's own values, also where layouts nobody asked for were left out.
+    # Codes index the space's own values, also where those that no problem gives were left out.
     for position, (name, knob) in enumerate(knobs.items()):
         places = np.array([family.kernel[name].values.index(value) for value in knob.values], dtype=np.int16)
         codes[:, position] = places[codes[:, position]]
@@ -115,16 +115,17 @@ def candidates(
     )
 
 
-def _asked_layouts(knobs: Mapping[str, Knob], problems: Sequence[Problem]) -> dict[str, Knob]:
-    """Without layouts that no problem has: they would double the grid and serve nothing."""
-    asked = {problem.layout for problem in problems}
-    narrowed = dict(knobs)
-    if problems and "layout" in knobs:
-        values = tuple(value for value in knobs["layout"].values if value in asked)
+def _asked(family: FamilySpace, problems: Sequence[Problem]) -> dict[str, Knob]:
+    """Without values that no problem gives a knob: they would double the grid and serve nothing."""
+    narrowed = dict(family.kernel)
+    for name, given in family.given.items() if problems else ():
+        knob = narrowed[name]
+        asked = dict.fromkeys(given(problem) for problem in problems)
+        values = tuple(value for value in knob.values if value in asked)
         if not values:
-            given = ", ".join(sorted(asked))
-            raise UserError(f"layout of the shapes is {given}, of the space {knobs['layout'].allowed}")
-        narrowed["layout"] = replace(knobs["layout"], values=values)
+            shapes = ", ".join(sorted(map(spelled, asked)))
+            raise UserError(f"{name} of the shapes is {shapes}, of the space {knob.allowed}")
+        narrowed[name] = replace(knob, values=values, default=values[0])
     return narrowed
 
 
@@ -132,7 +133,7 @@ def _legal(
     family: FamilySpace, model: Family, knobs: Mapping[str, Knob], device: DeviceFacts
 ) -> tuple[grid.Codes, Columns]:
     all_codes, all_kernels = [], []
-    for codes, raw in grid.blocks(knobs):
+    for codes, raw in grid.blocks(knobs, model.needs):
         kernels = model.resolve(raw, device)
         legal = ~grid.illegal(family, model, kernels, device)
         all_codes.append(codes[legal])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from cutlass_tuner.ops.columns import BoolArray, Columns, IntArray
 from cutlass_tuner.ops.family import Family
 from cutlass_tuner.ops.rule import Scope
-from cutlass_tuner.records import DeviceFacts
+from cutlass_tuner.records import DeviceFacts, Scalar
 from cutlass_tuner.space.knobs import FamilySpace, Knob
 
 Codes = npt.NDArray[np.int16]
@@ -20,19 +21,48 @@ Codes = npt.NDArray[np.int16]
 BLOCK_ROWS = 1 << 16
 
 
-def size(knobs: Mapping[str, Knob]) -> int:
-    """How many raw configs there are, legal or not."""
-    return prod(len(knob.values) for knob in knobs.values())
+def blocks(
+    knobs: Mapping[str, Knob], needs: Mapping[str, tuple[str, Scalar]] | None = None
+) -> Iterator[tuple[Codes, Columns]]:
+    """All raw configs, the last knob fastest, as codes and as columns.
+
+    Where `needs` (`ops.family.Family`) says that a knob does nothing, it has its default alone: every kernel
+    is among the configs still.
+    """
+    for part in _parts(knobs, needs or {}):
+        shape = tuple(len(codes) for codes in part)
+        total = prod(shape)
+        for start in range(0, total, BLOCK_ROWS):
+            places = np.unravel_index(np.arange(start, min(start + BLOCK_ROWS, total)), shape)
+            rows = [codes[place] for codes, place in zip(part, places, strict=True)]
+            codes = np.stack(rows, axis=1)
+            yield codes, columns(knobs, codes)
 
 
-def blocks(knobs: Mapping[str, Knob]) -> Iterator[tuple[Codes, Columns]]:
-    """All raw configs, the last knob fastest, as codes and as columns."""
-    shape = tuple(len(knob.values) for knob in knobs.values())
-    total = size(knobs)
-    for start in range(0, total, BLOCK_ROWS):
-        rows = np.arange(start, min(start + BLOCK_ROWS, total))
-        codes = np.stack(np.unravel_index(rows, shape), axis=1).astype(np.int16)
-        yield codes, columns(knobs, codes)
+def _parts(
+    knobs: Mapping[str, Knob], needs: Mapping[str, tuple[str, Scalar]]
+) -> Iterator[list[npt.NDArray[np.int16]]]:
+    """The grid as products of codes, one for each choice of the knobs that others need."""
+    switches = [name for name in knobs if name in {other for other, _ in needs.values()}]
+    for values in product(*(knobs[name].values for name in switches)):
+        chosen = dict(zip(switches, values, strict=True))
+        inert = {name for name in knobs if not _acts(name, chosen, needs)}
+        if any(chosen[name] != knobs[name].default for name in inert & chosen.keys()):
+            continue
+        held = chosen | {name: knobs[name].default for name in inert}
+        yield [_codes(knob, held.get(name)) for name, knob in knobs.items()]
+
+
+def _acts(name: str, chosen: Mapping[str, Scalar], needs: Mapping[str, tuple[str, Scalar]]) -> bool:
+    if name not in needs:
+        return True
+    other, value = needs[name]
+    return chosen[other] == value and _acts(other, chosen, needs)
+
+
+def _codes(knob: Knob, held: Scalar | None) -> npt.NDArray[np.int16]:
+    places = range(len(knob.values)) if held is None else [knob.values.index(held)]
+    return np.array(places, dtype=np.int16)
 
 
 def columns(knobs: Mapping[str, Knob], codes: Codes) -> Columns:

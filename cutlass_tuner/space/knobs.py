@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from cutlass_tuner.errors import UserError
 from cutlass_tuner.ops.columns import Alphabet
-from cutlass_tuner.records import Scalar
+from cutlass_tuner.records import Problem, Scalar
 
 Kind = Literal["illegal", "unwise"]
 
@@ -72,13 +72,21 @@ class RuleText:
 
 @dataclass(frozen=True)
 class FamilySpace:
-    """One kernel family: its compile-time knobs, its run-time knobs and its rules."""
+    """One kernel family: its compile-time knobs, its run-time knobs and its rules.
+
+    `given` names the compile-time knobs that a problem decides (`ops.family.Family`).
+    """
 
     name: str
     doc: str
     kernel: Mapping[str, Knob]
     launch: Mapping[str, Knob]
     rules: Mapping[str, RuleText]
+    given: Mapping[str, Callable[[Problem], Scalar]] = field(default_factory=dict)
+
+    def knobs_for(self, problem: Problem) -> dict[str, Scalar]:
+        """The values of the given knobs that a kernel for this problem must have."""
+        return {name: value(problem) for name, value in self.given.items()}
 
     def knob(self, name: str) -> Knob:
         """Raises UserError naming the knobs there are."""

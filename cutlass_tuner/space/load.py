@@ -78,8 +78,14 @@ def load(path_or_name: Path | str) -> Loaded:
     arch = file.arch or next(iter(the_op.spaces))
     if arch not in the_op.spaces:
         raise UserError(f"{path}: {file.op} has no space for {arch}; there are {', '.join(the_op.spaces)}")
-    base_path = data_dir("spaces") / the_op.spaces[arch]
-    return _overlay(path, file, _define(base_path, _read(base_path), the_op))
+    return _overlay(path, file, load_shipped(the_op, arch))
+
+
+def load_shipped(the_op: Op, arch: str) -> Loaded:
+    """The shipped space of an op on an architecture. Ops that name one file share it: `op` in it is the first
+    of them."""
+    path = data_dir("spaces") / the_op.spaces[arch]
+    return _define(path, _read(path), the_op)
 
 
 def _find(path_or_name: Path | str) -> tuple[Path, bool]:
@@ -131,7 +137,8 @@ def _define(path: Path, file: _File, the_op: Op) -> Loaded:
         }
         kernel = {knob: _knob(path, knob, said) for knob, said in family.kernel.items()}
         launch = {knob: _knob(path, knob, said) for knob, said in family.launch.items()}
-        families[name] = FamilySpace(name, family.doc or "", kernel, launch, rules)
+        given = the_op.families[name].given
+        families[name] = FamilySpace(name, family.doc or "", kernel, launch, rules, given)
     return Loaded(the_op, file.arch or next(iter(the_op.spaces)), file.shorthands, families)
 
 

@@ -19,7 +19,7 @@ from cutlass_tuner.space import grid
 from cutlass_tuner.space.candidates import Candidates, candidates
 from cutlass_tuner.space.knobs import FamilySpace, Knob
 from cutlass_tuner.space.legality import Legality, judge
-from cutlass_tuner.space.load import load
+from cutlass_tuner.space.load import load, load_shipped
 
 Choices = Mapping[str, Scalar | tuple[Scalar, ...]]
 """Knobs held to one value or to a few."""
@@ -43,10 +43,12 @@ class Space:
     @classmethod
     def of(cls, op_name: str, arch: str) -> Space:
         """The shipped space of an op. Raises UserError where the op has none for `arch`."""
-        spaces = op(op_name).spaces
-        if arch not in spaces:
-            raise UserError(f"op {op_name} has no kernels for {arch}; there are some for {', '.join(spaces)}")
-        return cls.load(spaces[arch])
+        the_op = op(op_name)
+        if arch not in the_op.spaces:
+            there = ", ".join(the_op.spaces)
+            raise UserError(f"op {op_name} has no kernels for {arch}; there are some for {there}")
+        loaded = load_shipped(the_op, arch)
+        return cls(loaded.op, loaded.arch, loaded.families, loaded.shorthands)
 
     def family(self, name: str | None = None) -> FamilySpace:
         """Raises UserError for a name the space does not have, or for none where there are several."""
@@ -223,7 +225,7 @@ class Space:
         device = nominal_device(self.arch)
         for family in self.families.values():
             model = self._model(family)
-            for _, raw in grid.blocks(family.kernel):
+            for _, raw in grid.blocks(family.kernel, model.needs):
                 if not grid.illegal(family, model, model.resolve(raw, device), device).all():
                     break
             else:

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cutlass_tuner.errors import UserError
 from cutlass_tuner.events import Event, RunFailed, StudyHeader
+from cutlass_tuner.ops import registry
 from cutlass_tuner.records import Failure, KernelConfig, LaunchConfig, Measurement, Problem
 from cutlass_tuner.study.journal import GZIPPED, Journal, Lock, expand, lines, replace
 from cutlass_tuner.study.ledger import Best, Ledger, StudySummary
@@ -34,7 +35,8 @@ DECISIVE = ("gpu", "arch", "sm_count", "cuda", "compiler", "cublas", "cutlass", 
 """Of the environment: what changes the kernels, the card or the baseline refuses to mix."""
 NOTED = ("driver", "torch", "tuner")
 """Of the environment: what may differ between two runs of a study, and is said. The driver and torch's
-own code are not in the timed region (cuBLAS is, and is decisive); ratios are of paired samples."""
+own code are not in the timed region (cuBLAS is, and is decisive); ratios are of paired samples. Where torch's
+own kernels are the baselines (`_torch_is_timed`), its version is decisive too."""
 
 
 def default_name(op: str, gpu: str, space_digest: str, problems: Sequence[Problem], label: str = "") -> str:
@@ -240,12 +242,19 @@ def _refuse_mixing(folder: Path, stored: StudyHeader, now: StudyHeader) -> None:
     pairs += [("recording", _recording(stored), _recording(now))]
     pairs += [("space", stored.space_digest, now.space_digest)]
     pairs += [(f, getattr(stored.environment, f), getattr(now.environment, f)) for f in DECISIVE]
+    if _torch_is_timed(stored):
+        pairs += [("torch", stored.environment.torch, now.environment.torch)]
     different = [f"{name} {_shown(a)} there, {_shown(b)} now" for name, a, b in pairs if a != b]
     if different:
         raise UserError(
             f"study {folder} cannot go on: {'; '.join(different)}; results would not be comparable, so "
             f"start another with --study NAME"
         )
+
+
+def _torch_is_timed(header: StudyHeader) -> bool:
+    """Are the op's baselines kernels that come with torch, not those of cuBLAS?"""
+    return not registry.op(header.op).tunes_baseline
 
 
 def _recording(header: StudyHeader) -> str:

@@ -133,6 +133,7 @@ def folder_d(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ),
         ),
         ("run --op hgemm --shape 64x32x16", o.RunOptions("hgemm", (64, 32, 16))),
+        ("run --op fmha --shape 1x8x2x64x64x128x0", o.RunOptions("fmha", (1, 8, 2, 64, 64, 128, 0))),
         (
             "run --op hgemm --shape 64x32x16x8 --layout tt --set tile=128x256x64 --set swizzle=2"
             " --only tma --space y --source --l2 warm --gpu 1 --nvcc /n --cutlass /c --compiler nvrtc",
@@ -260,10 +261,10 @@ TUNE = "tune --op hgemm --shapes s.csv"
         ("compare --op hgemm", "--shapes"),
         ("compare --op hgemm --shapes s.csv --gpu -2", ": --gpu is -2"),
         ("run --op hgemm", "--shape"),
-        ("run --op hgemm --shape 64x64", "--shape '64x64' is no problem; write MxNxK or MxNxKxBATCH"),
-        ("run --op hgemm --shape 64x64x0", "--shape '64x64x0' is no problem"),
+        ("run --op hgemm --shape 64x64x", "--shape '64x64x' is no problem; write the op's extents as whole"),
         ("run --op hgemm --shape 64x64x-8", "--shape '64x64x-8' is no problem"),
-        ("run --op hgemm --shape 64x64x8x1x1", "--shape '64x64x8x1x1' is no problem"),
+        ("run --op hgemm --shape 64,64,8", "--shape '64,64,8' is no problem"),
+        (f"run --op hgemm --shape 64x64x{'9' * 19}", "is no problem"),
         ("run --op hgemm --shape 64x64x64 --set tile", "--set 'tile' is no pair"),
         ("run --op hgemm --shape 64x64x64 --gpu -2", ": --gpu is -2"),
         ("propose --op hgemm", "--shapes"),

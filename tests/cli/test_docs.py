@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from cutlass_tuner.cli import app
+from cutlass_tuner.ops.registry import OPS
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,9 +24,11 @@ def test_the_page_is_up_to_date(page: str, tool: str) -> None:
     assert (ROOT / "docs" / page).read_text() == made.stdout, f"run tools/{tool} --write"
 
 
-def test_the_knobs_page_has_every_knob_value_and_rule() -> None:
-    space = yaml.safe_load((ROOT / "spaces" / "hgemm-sm90.yaml").read_text())
-    lines = (ROOT / "docs" / "knobs.md").read_text().splitlines()
+@pytest.mark.parametrize("file", sorted((ROOT / "spaces").glob("*.yaml")), ids=lambda file: file.stem)
+def test_the_knobs_page_has_every_knob_value_and_rule(file: Path) -> None:
+    space = yaml.safe_load(file.read_text())
+    _, section = (ROOT / "docs" / "knobs.md").read_text().split(f": `spaces/{file.name}`\n")
+    lines = section.split("\n## ")[0].splitlines()
     for family in space["families"].values():
         for name, knob in {**family["kernel"], **family["launch"]}.items():
             (line,) = [one for one in lines if one.startswith(f"| `{name}` ") and knob["doc"] in one]
@@ -50,6 +53,11 @@ def test_the_page_has_every_command() -> None:
     ]
     assert len(names) == 11
     assert [name for name in names if f"\n## cutlass-tuner {name}\n" not in text] == []
+
+
+def test_the_help_names_every_op() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text()
+    assert f"The operation: {' or '.join([', '.join([*OPS][:-1]), [*OPS][-1]])}." in text
 
 
 def test_links_of_the_pages_lead_somewhere() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from compare.samples import H200
-from cutlass_tuner.compare import BEST_LAYOUT, rows, summary
+from cutlass_tuner.compare import against, rows, summary
 from cutlass_tuner.events import BaselineResult, FinalRow
+from cutlass_tuner.ops import registry
 from cutlass_tuner.records import (
     CardState,
     Config,
@@ -18,7 +20,18 @@ from cutlass_tuner.records import (
     LaunchConfig,
     Problem,
 )
-from cutlass_tuner.results import LT, LT_TUNED, TORCH, Outcome, Row, in_layout
+from cutlass_tuner.results import (
+    BEST,
+    BEST_CUBLASLT,
+    BEST_LAYOUT,
+    LT,
+    LT_TUNED,
+    TORCH,
+    Outcome,
+    Row,
+    headline,
+    in_layout,
+)
 from cutlass_tuner.statistics import Paired, verdict
 
 HGEMM = Contract(elements={"a": "f16", "b": "f16", "d": "f16"}, accumulator="f32")
@@ -61,9 +74,20 @@ def final(p: Problem, ours: float | None = 10.0, **baselines: float) -> FinalRow
 
 
 def table(
-    finals: list[FinalRow], problems: list[Problem], baselines: list[BaselineResult] | None = None
+    finals: list[FinalRow],
+    problems: list[Problem],
+    baselines: list[BaselineResult] | None = None,
+    names: tuple[str, ...] = (TORCH, LT, LT_TUNED),
 ) -> list[Row]:
-    return rows(finals, baselines or [], problems, device=H200, flops=flops, bytes_=bytes_)
+    return rows(
+        finals,
+        baselines or [],
+        problems,
+        names=names,
+        device=H200,
+        flops=flops,
+        bytes_=bytes_,
+    )
 
 
 def test_a_row_compares_with_every_baseline() -> None:
@@ -281,3 +305,68 @@ def test_an_unproven_loss_of_some_per_cent_does_not_count_as_level(ratio: float,
     assert verdict(unproven) == "tie"
     judged = row.model_copy(update={"ratios": {TORCH: unproven}, "outcomes": {TORCH: "tie"}})
     assert judged.beats_baselines is beats
+
+
+# --- ops with other baselines
+
+ATTENTION = (TORCH, "cudnn", "flash")
+
+
+def refusal(p: Problem, name: str, reason: str) -> BaselineResult:
+    failure = Failure(stage="launch", reason=reason)
+    return BaselineResult(
+        name=name, problem=p.key, layout="tn", samples_us=(), workspace_bytes=0, failure=failure
+    )
+
+
+def test_the_best_baseline_is_the_fastest_of_those_that_ran() -> None:
+    p, other = problem(1024), problem(2048)
+    finals = [final(p, 10.0, torch=12.0, cudnn=9.0, flash=11.0), final(other, 10.0, torch=12.0, flash=11.0)]
+    first, second = table(finals, [p, other], [refusal(other, "cudnn", "no such mask")], ATTENTION)
+    assert list(first.outcomes) == list(ATTENTION)
+    assert (first.best_baseline, first.against(BEST)) == ("cudnn", (first.ratios["cudnn"], "slower"))
+    assert (second.best_baseline, second.against(BEST)) == ("flash", (second.ratios["flash"], "faster"))
+    assert second.missing == {"cudnn": "no such mask"} and second.outcomes["cudnn"] == "missing"
+    s = summary([first, second], BEST)
+    assert (s.compared, s.wins, s.losses, s.missing) == (2, 1, 1, ())
+    assert s.geomean == pytest.approx(math.sqrt(0.9 * 1.1))
+    assert summary([first, second], "cudnn").missing == (other.label,)
+
+
+def test_a_baseline_that_was_wrong_is_never_the_best() -> None:
+    p = problem(1024)
+    wrong = refusal(p, "cudnn", "error is 7 times the bound")
+    [row] = table([final(p, 10.0, torch=12.0, cudnn=5.0)], [p], [wrong], ATTENTION)
+    assert row.best_baseline == TORCH and row.beats_baselines
+    assert row.missing["cudnn"] == "error is 7 times the bound" and "cudnn" not in row.baseline_us
+
+
+def test_an_impossible_best_baseline_is_no_loss_and_enters_no_mean() -> None:
+    p = problem(8192)
+    [row] = table([final(p, 40.0, torch=42.0, cudnn=1.0)], [p], names=ATTENTION)
+    assert row.against(BEST)[1] == "impossible" and not row.beats_baselines
+    assert summary([row], BEST).impossible == (p.label,) and summary([row], BEST).geomean is None
+
+
+def test_without_a_winner_there_is_no_best_baseline_and_a_refusal_keeps_its_reason() -> None:
+    p = problem(1024)
+    [row] = table([final(p, None, torch=12.0)], [p], [refusal(p, "cudnn", "no such mask")], ATTENTION)
+    assert (row.best_baseline, row.against(BEST)) == (None, (None, "missing"))
+    assert row.missing[TORCH] == "no kernel was right" and row.missing["cudnn"] == "no such mask"
+
+
+def test_losing_to_any_baseline_of_the_op_is_not_beating_them() -> None:
+    p = problem(1024)
+    [row] = table([final(p, 10.0, torch=12.0, cudnn=11.0, flash=9.0)], [p], names=ATTENTION)
+    assert not row.beats_baselines
+    [row] = table([final(p, 10.0, torch=12.0, cudnn=11.0, flash=10.0)], [p], names=ATTENTION)
+    assert row.beats_baselines
+
+
+def test_the_headline_comes_first_and_every_baseline_once() -> None:
+    gemm, attention = registry.op("hgemm"), registry.op("fmha")
+    assert against(gemm) == (TORCH, LT, LT_TUNED, BEST_CUBLASLT, BEST_LAYOUT)
+    assert against(attention) == (BEST, *attention.baselines, BEST_LAYOUT)
+    assert [against(op)[0] for op in (gemm, attention)] == [headline(gemm), headline(attention)]
+    one_layout = replace(attention, baseline_layouts=("bshd",))
+    assert BEST_LAYOUT not in against(one_layout)

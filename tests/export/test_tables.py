@@ -6,7 +6,14 @@ import io
 import pytest
 from pydantic import ValidationError
 
-from cutlass_tuner.export.tables import ExportRow, ExportTable, to_csv, to_json
+from cutlass_tuner.export.tables import (
+    BaselineFigures,
+    ContestRow,
+    ExportRow,
+    ExportTable,
+    to_csv,
+    to_json,
+)
 from export.samples import PROVENANCE, problem
 
 ROWS = (
@@ -55,3 +62,38 @@ def test_csv_of_problems_with_unlike_dims_has_all_columns() -> None:
     plain = problem(8, 8, 8).model_copy(update={"dims": {"m": 8, "seq": 4}})
     line = next(csv.DictReader(io.StringIO(to_csv([ExportRow(problem=plain), *ROWS]))))
     assert (line["m"], line["seq"], line["n"]) == ("8", "4", "")
+
+
+CONTESTS = (
+    ContestRow(
+        problem=problem(64, 128, 256),
+        kernel="attention:stages=2",
+        time_us=3.0,
+        best_baseline="cudnn",
+        baselines={
+            "torch": BaselineFigures(us=4.5, ratio=1.5, low=1.4, high=1.6, outcome="faster"),
+            "cudnn": BaselineFigures(us=3.3, ratio=1.1, low=1.0, high=1.2, outcome="tie"),
+            "flash-attn-3": BaselineFigures(why="not installed"),
+        },
+    ),
+    ContestRow(problem=problem(8, 8, 8), baselines={"torch": BaselineFigures(us=2.0)}, why="none was right"),
+)
+
+
+def test_any_ops_table_reads_back_with_its_baselines_by_name() -> None:
+    table = TABLE.model_copy(update={"rows": CONTESTS})
+    assert ExportTable.model_validate_json(to_json(table)) == table
+    assert "cublaslt" not in to_json(table)
+
+
+def test_csv_of_any_op_has_a_time_a_ratio_and_an_outcome_a_baseline() -> None:
+    first, second = csv.DictReader(io.StringIO(to_csv(CONTESTS, "recorded")))
+    assert (first["torch_us"], first["torch_ratio"], first["torch_outcome"]) == ("4.5", "1.5", "faster")
+    assert (first["flash_attn_3_us"], first["flash_attn_3_outcome"]) == ("", "missing")
+    assert (second["torch_us"], second["cudnn_us"], second["cudnn_outcome"]) == ("2.0", "", "")
+    assert [first["best_baseline"], second["why"], second["simulated"]] == [
+        "cudnn",
+        "none was right",
+        "recorded",
+    ]
+    assert "baselines" not in first

@@ -8,7 +8,8 @@ CHILD_LIES_ON (wrong answers) name parts, joined by "&", that all stand in an en
 or its stage (screen, semis, final). CHILD_GPU is the GPU's name (none: there is none), CHILD_S the seconds a
 contest takes, CHILD_SPREAD how much kernels of one tile may differ, as a part of the reference's time.
 ASKED is a file of requests as they came, ANSWERED one of contests answered: the problem, the stage, the
-kernels. PIDS is a file of process ids.
+kernels. PIDS is a file of process ids. Of attention's baselines cuDNN refuses a causal mask on unlike
+lengths, and the packages are not installed.
 """
 
 from __future__ import annotations
@@ -60,8 +61,26 @@ def stage(request: Json) -> str:
 
 
 def reference_us(request: Json) -> float:
-    m, n, k = (request["problem"]["dims"][x] for x in "mnk")
+    dims = request["problem"]["dims"]
+    if "head_dim" in dims:
+        rows, keys = dims["batch"] * dims["heads_q"] * dims["seqlen_q"], dims["seqlen_kv"]
+        return 5.0 + 4 * rows * keys * dims["head_dim"] / 500e6
+    m, n, k = (dims[x] for x in "mnk")
     return 3.0 + max(2 * m * n * k / 700e6, 2 * (m * k + k * n + m * n) / 4e6)
+
+
+SPEEDS = {"cudnn": 0.8, "efficient": 2.0}
+"""Of attention's baselines that are no other than torch's own choice: their time / its."""
+
+
+def refusal(entry: Json, request: Json) -> str:
+    """Why a baseline does not do a problem, "" where it does."""
+    dims = request["problem"]["dims"]
+    if entry["name"].startswith("flash-attn-"):
+        return f"{entry['name']} is not installed"
+    if entry["name"] == "cudnn" and dims["causal"] and dims["seqlen_q"] != dims["seqlen_kv"]:
+        return "cuDNN has no bottom-right causal mask"
+    return ""
 
 
 def kernel_knobs(entry: Json) -> dict[str, str]:
@@ -74,7 +93,7 @@ def readback(entry: Json, request: Json) -> Json:
     lost = matches("CHILD_RUNS_OTHERWISE_ON", entry, request)
     return {
         "grid": [1, 1, 1],
-        "cluster": [int(knobs["cluster_m"]), int(knobs["cluster_n"]), 1],
+        "cluster": [int(knobs["cluster_m"]), int(knobs.get("cluster_n", 1)), 1],
         "threads": 384,
         "smem_bytes": 1,
         "stages": int(knobs["stages"]) - lost,
@@ -85,9 +104,14 @@ def readback(entry: Json, request: Json) -> Json:
 
 def kernel_us(entry: Json, request: Json) -> float:
     """Best near a tile that depends on the problem; every knob matters a little."""
-    knobs = kernel_knobs(entry)
-    best_n = 256 if request["problem"]["dims"]["n"] >= 1024 else 64
-    off = abs(math.log2(int(knobs["tile_n"]) / best_n)) + abs(math.log2(int(knobs["tile_m"]) / 128))
+    knobs, dims = kernel_knobs(entry), request["problem"]["dims"]
+    if "head_dim" in dims:
+        assert int(knobs["head_dim"]) == dims["head_dim"], "a kernel of another problem"
+        assert (knobs["mask"] == "causal") == (dims["causal"] > 0), "a kernel of another problem"
+        tile, best = (int(knobs["tile_kv"]), int(knobs["tile_q"])), (128, 192)
+    else:
+        tile, best = (int(knobs["tile_n"]), int(knobs["tile_m"])), (256 if dims["n"] >= 1024 else 64, 128)
+    off = sum(abs(math.log2(side / wanted)) for side, wanted in zip(tile, best, strict=True))
     return reference_us(request) * (0.9 + 0.1 * off + SPREAD * noise(entry["name"], problem_key(request)))
 
 
@@ -99,11 +123,20 @@ def matches(variable: str, entry: Json, request: Json) -> bool:
     return all(part in told for part in wanted.split("&"))
 
 
-def timed(entry: Json, request: Json, seed: int) -> Json:
+def entry_outcome(entry: Json, request: Json, seed: int) -> Json:
     kernel = entry["kind"] == "kernel"
-    us = kernel_us(entry, request) if kernel else reference_us(request)
+    refused = "" if kernel else refusal(entry, request)
+    if refused:
+        failure = {"stage": "launch", "reason": refused}
+        return {"outcome": "refused", "name": entry["name"], "failure": failure}
+    us = kernel_us(entry, request) if kernel else reference_us(request) * SPEEDS.get(entry["name"], 1.0)
+    return timed(entry, request, us, seed)
+
+
+def timed(entry: Json, request: Json, us: float, seed: int) -> Json:
+    kernel = entry["kind"] == "kernel"
     lies = matches("CHILD_LIES_ON", entry, request)
-    dims = request["problem"]["dims"]
+    elements = math.prod(request["problem"]["dims"].values()) or 1
     twice = 0 if request["check_after"] else None
     return {
         "outcome": "timed",
@@ -112,13 +145,13 @@ def timed(entry: Json, request: Json, seed: int) -> Json:
         "launches_per_sample": 10,
         "workspace_bytes": 0 if kernel else GIVEN_BYTES.get(entry["name"], 33 << 20),
         "evidence": {
-            "elements": dims["m"] * dims["n"],
+            "elements": elements,
             "unwritten": 0,
             "nonfinite": 0,
             "guard_touched": 0,
             "error_over_bound": 7.0 if lies else 0.9,
             "max_abs_error": 0.01,
-            "exact_mismatches": dims["m"] if lies else 0,
+            "exact_mismatches": 64 if lies else 0,
             "repeat_mismatches": twice,
             "after_timing_mismatches": twice,
         },
@@ -139,7 +172,10 @@ def contest(request: Json) -> Json:
             failure = {"stage": "launch", "reason": "CUDA_ERROR_ILLEGAL_ADDRESS"}
             return {"reply": "broken", "failure": failure, "fatal": True}
     seed = next(number)
-    return {"reply": "contest", "entries": [timed(entry, request, seed) for entry in request["entries"]]}
+    return {
+        "reply": "contest",
+        "entries": [entry_outcome(entry, request, seed) for entry in request["entries"]],
+    }
 
 
 def answer(request: Json) -> Json:

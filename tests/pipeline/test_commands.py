@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from cutlass_tuner import settings
+from cutlass_tuner.ops import registry
 from cutlass_tuner.records import Config
-from cutlass_tuner.results import BASELINES
 from cutlass_tuner.statistics import across, verdict
 from pipeline.harness import CONTESTS, ENTRANTS, KEYS, Server, Workplace, rows
 
@@ -64,7 +64,7 @@ def test_json_holds_every_winner(tuned: Workplace) -> None:
         final = rows(tuned.events)[key].row
         assert min(final.samples_us[-1]) <= row["time_us"] <= max(final.samples_us[-1])
         assert row["roofline"] > 0 and row["speedup_torch_best_layout"] > 0
-        for name in BASELINES:
+        for name in registry.op("hgemm").baselines:
             theirs, field = final.samples_us[final.entrants.index(name)], name.replace("-", "_")
             pair = across(final.samples_us[-1], theirs, final.contests)
             assert pair is not None

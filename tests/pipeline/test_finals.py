@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cutlass_tuner.ops import registry
+from cutlass_tuner.pipeline import baselines, finals
 from cutlass_tuner.pipeline import bench as benches
-from cutlass_tuner.pipeline import finals
 from cutlass_tuner.pipeline.bench import Bench
 from cutlass_tuner.records import Failure, KernelConfig, Measurement
 from cutlass_tuner.settings import settings
@@ -175,12 +175,12 @@ def test_preference_gives_no_real_difference_away(bench: Bench, tmp_path: Path) 
 
 
 def test_without_an_algorithm_the_tuned_baseline_is_left_out(bench: Bench) -> None:
-    names = [entry.name for entry in finals.baselines(bench, PROBLEM, "")]
+    names = [entry.name for entry in baselines.entries(OP, PROBLEM, "")]
     assert names == [name for name in ENTRANTS if name != "cublaslt-tuned"]
 
 
 def test_baselines_keep_the_problems_own_layout(bench: Bench) -> None:
-    entries = finals.baselines(bench, OP.problem((512, 512, 512), "tt"), "ab")
+    entries = baselines.entries(OP, OP.problem((512, 512, 512), "tt"), "ab")
     assert [entry.layout for entry in entries] == ["tt"] * 4 + ["tn", "nn", "nt"]
 
 

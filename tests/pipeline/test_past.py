@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cutlass_tuner.events import FinalRow, Finished, StudyHeader
+from cutlass_tuner.ops import registry
 from cutlass_tuner.ops.hgemm.problem import problem
 from cutlass_tuner.pipeline.past import NEAR, nearby
 from cutlass_tuner.records import Config, KernelConfig, LaunchConfig, Problem
@@ -176,6 +177,37 @@ def test_a_broken_study_spoils_nothing(tmp_path: Path) -> None:
     store(tmp_path, header("b"), HERE)
     (tmp_path / "a" / "problems.json").write_text("[{}]")
     assert len(nearby([tmp_path], NOW, [HERE])) == 1
+
+
+ATTENTION = header(op="fmha", family="attention")
+
+
+@pytest.mark.parametrize(
+    ("extents", "near"),
+    [
+        ((1, 16, 16, 4096, 4096, 128, 1), True),
+        ((2, 16, 8, 4096, 4096, 128, 1), True),  # two doublings
+        ((2, 16, 8, 2048, 4096, 128, 1), False),
+        ((1, 16, 16, 4096, 4096, 64, 1), False),  # half as wide heads: another kernel
+        ((1, 16, 16, 4096, 4096, 128, 0), False),  # another mask: another kernel
+    ],
+)
+def test_a_problem_that_no_kernel_shares_is_never_near(
+    tmp_path: Path, extents: tuple[int, ...], near: bool
+) -> None:
+    attention = registry.op("fmha").problem
+    store(tmp_path, header("before", op="fmha", family="attention"), attention(extents, None))
+    here = attention((1, 16, 16, 4096, 4096, 128, 1), None)
+    assert bool(nearby([tmp_path], ATTENTION, [here])) is near
+
+
+def test_no_mask_is_near_no_mask(tmp_path: Path) -> None:
+    attention = registry.op("fmha").problem
+    store(
+        tmp_path, header("before", op="fmha", family="attention"), attention((1, 8, 8, 512, 512, 64, 0), None)
+    )
+    here = attention((1, 8, 8, 1024, 512, 64, 0), None)
+    assert len(nearby([tmp_path], ATTENTION, [here])) == 1
 
 
 def test_the_shipped_studies_know_every_shipped_shape() -> None:

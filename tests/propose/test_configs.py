@@ -37,7 +37,7 @@ def test_a_kernel_in_each_layout_of_the_targets() -> None:
 def test_a_family_without_layouts_makes_one_kernel() -> None:
     family = SPACE.family()
     # Its rules need the knob; none of them is asked about a kernel here.
-    bare = replace(family, kernel={n: k for n, k in family.kernel.items() if n != "layout"})
+    bare = replace(family, kernel={n: k for n, k in family.kernel.items() if n != "layout"}, given={})
     model = replace(SPACE.op.families["tma_ws"], rules={}, resolve=lambda columns, device: columns)
     space = replace(SPACE, op=replace(SPACE.op, families={"tma_ws": model}), families={"tma_ws": bare})
     found = reading(idea(shapes=["s1", "s3"]), space=space)

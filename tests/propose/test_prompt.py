@@ -59,7 +59,7 @@ def standing(on: Problem) -> Standing:
 def test_the_sections_of_a_first_request() -> None:
     made = request(CONTEXT, 1, None)
     assert headings(made.user) == SECTIONS
-    assert made.system == (FOLDER / "system.md").read_text().strip()
+    assert made.system == (FOLDER / "system-gemm.md").read_text().strip()
     assert made.round == 1 and made.schema == reply_schema(SPACE, PROBLEMS)
     assert SPACE.op.notes.read_text().strip() in made.user
     assert "$" not in made.prompt and "\n\n\n" not in made.prompt and made.user.endswith("\n")

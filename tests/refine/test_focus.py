@@ -84,10 +84,6 @@ def test_a_narrowed_knob_holds_by_its_raw_or_by_its_effective_value(pool: Pool) 
     assert rows(pool, speed=(1,)) == []
 
 
-def test_the_layout_is_the_problems_and_never_narrowed(pool: Pool) -> None:
-    assert rows(pool, layout=("tn",)) == rows(pool)
-
-
 def test_a_coupling_binds_only_where_its_condition_is_true(pool: Pool) -> None:
     four_is_wide = coupling(("stages", (4,)), ("tile_m", (128,)))
     assert rows(pool, couplings=(four_is_wide,)) == [1, 2, 3, 4, 5]  # row 0 has four in effect

@@ -17,8 +17,8 @@ from cutlass_tuner.records import (
     Problem,
     Proposal,
 )
-from cutlass_tuner.report import tables
-from cutlass_tuner.results import LT_TUNED, TORCH, Bucket, Row, Summary
+from cutlass_tuner.report import summaries, tables
+from cutlass_tuner.results import BEST, LT_TUNED, TORCH, Bucket, Row, Summary
 from cutlass_tuner.statistics import Paired
 
 HGEMM = Contract(elements={"a": "f16", "b": "f16", "d": "f16"}, accumulator="f32")
@@ -171,6 +171,98 @@ def test_a_count_and_a_batch_are_shown() -> None:
     assert cells(tables.results([row(problem=problem)], style="github"), 1)[0] == "8x8x8x4 tt 32x"
 
 
+# --- against the best of several baselines
+
+CUDNN = Paired(ratio=0.9, low=0.89, high=0.91, n=20)
+DIMS = {
+    "batch": 1,
+    "heads_q": 8,
+    "heads_kv": 2,
+    "seqlen_q": 512,
+    "seqlen_kv": 512,
+    "head_dim": 128,
+    "causal": 1,
+}
+PACKAGE = "flash-attn-3 is not installed"
+
+
+def contest(name: str, count: int = 1, **changes: object) -> Row:
+    """Level with torch, slower than cuDNN; a package is not there."""
+    problem = Problem(op="fmha", dims=DIMS, layout="bshd", contract=HGEMM, name=name, count=count)
+    made = row(
+        problem=problem,
+        flops=5_000_000_000,
+        baseline_us={TORCH: 10.5, "cudnn": 9.0},
+        outcomes={TORCH: "faster", "cudnn": "slower", "flash-attn-3": "missing"},
+        missing={"flash-attn-3": PACKAGE},
+    )
+    return made.model_copy(update={"ratios": {**made.ratios, "cudnn": CUDNN}, **changes})
+
+
+def without_cudnn(name: str) -> Row:
+    return contest(
+        name,
+        baseline_us={TORCH: 10.5},
+        ratios={TORCH: Paired(ratio=1.05, low=1.04, high=1.06, n=20)},
+        outcomes={TORCH: "faster", "cudnn": "missing", "flash-attn-3": "missing"},
+        missing={"cudnn": "no such mask", "flash-attn-3": PACKAGE},
+    )
+
+
+def test_every_time_and_the_best_baseline_are_columns() -> None:
+    text = tables.results([contest("a", count=3), without_cudnn("b")], "github", BEST)
+    assert dict(zip(cells(text, 0), cells(text, 1), strict=True)) == {
+        "shape": "a 3x",
+        "ours us": "10.00",
+        "TFLOP/s": "500",
+        "torch us": "10.50",
+        "cudnn us": "9.000",
+        "best": "cudnn",
+        "vs best": "0.900",
+        "95 %": "0.890-0.910",
+        "roofline %": "90",
+        "verdict": "slower",
+    }
+    second = dict(zip(cells(text, 0), cells(text, 2), strict=True))
+    assert (second["cudnn us"], second["best"], second["vs best"]) == ("-", "torch", "1.050")
+    assert second["verdict"] == "faster"
+
+
+def test_a_baseline_without_any_time_is_a_line_and_one_without_some_is_told_where() -> None:
+    rows = [contest("a"), without_cudnn("b")]
+    assert tables.notes(rows) == [
+        "b: no cudnn ratio: no such mask",
+        f"flash-attn-3 on no shape: {PACKAGE}",
+    ]
+    assert "flash-attn-3 us" not in tables.results(rows, "simple", BEST) + tables.baselines(rows)
+
+
+def test_reasons_that_differ_are_all_told() -> None:
+    other = contest("b", missing={"flash-attn-3": "head_dim 256"})
+    assert tables.notes([contest("a"), other]) == [f"flash-attn-3 on no shape: {PACKAGE}; head_dim 256"]
+
+
+def test_a_problem_without_a_winner_says_which_baseline_refused_it() -> None:
+    missing = {TORCH: "no kernel was right", "cudnn": "no such mask", "flash-attn-3": PACKAGE}
+    outcomes = dict.fromkeys(missing, "missing")
+    changes = {"winner": None, "ours_us": None, "ratios": {}, "missing": missing, "outcomes": outcomes}
+    lost = contest("b", baseline_us={TORCH: 10.5}, why="no kernel was right", **changes)
+    assert tables.notes([contest("a"), lost]) == [
+        "b: no kernel was right",
+        "b: no cudnn time: no such mask",
+        f"flash-attn-3 on no shape: {PACKAGE}",
+    ]
+    line = cells(tables.results([contest("a"), lost], "github", BEST), 2)
+    assert line == ["b", "-", "-", "10.50", "-", "-", "-", "-", "-", "none"]
+
+
+def test_problems_nobody_ran_have_no_baseline_to_speak_of() -> None:
+    missing = {TORCH: "no finals were run", "cudnn": "no finals were run"}
+    changes = {"winner": None, "ours_us": None, "ratios": {}, "baseline_us": {}, "missing": missing}
+    rows = [contest(name, why="no finals were run", **changes) for name in "ab"]
+    assert tables.notes(rows) == ["a: no finals were run", "b: no finals were run"]
+
+
 SUMMARY = Summary(
     baseline=TORCH,
     problems=24,
@@ -190,7 +282,7 @@ SUMMARY = Summary(
 
 
 def test_summary_lines() -> None:
-    assert tables.summary_lines([SUMMARY]) == [
+    assert summaries.summary_lines([SUMMARY]) == [
         "against torch: geometric mean 1.010, mean 1.020, FLOP-weighted 0.980, time-weighted 0.990",
         "  22 of 24 shapes: 12 faster, 6 ties, 4 slower (win rate 55 %);"
         " not counted: 1 missing (1x8192x8192), 1 impossible (64x64x64)",
@@ -199,18 +291,18 @@ def test_summary_lines() -> None:
 
 
 def test_the_share_of_the_roofline_is_one_line() -> None:
-    assert tables.roofline_line(SUMMARY).startswith("80 % of the measured roofline")
-    assert tables.roofline_line(SUMMARY.model_copy(update={"roofline": None})) == ""
+    assert summaries.roofline_line(SUMMARY).startswith("80 % of the measured roofline")
+    assert summaries.roofline_line(SUMMARY.model_copy(update={"roofline": None})) == ""
 
 
 def test_one_tie_is_no_ties() -> None:
-    (_, counts, *_) = tables.summary_lines([SUMMARY.model_copy(update={"ties": 1})])
+    (_, counts, *_) = summaries.summary_lines([SUMMARY.model_copy(update={"ties": 1})])
     assert ": 12 faster, 1 tie, 4 slower" in counts
 
 
 def test_a_summary_of_nothing() -> None:
     nothing = SUMMARY.model_copy(update={"compared": 0, "impossible": ()})
-    assert tables.summary_lines([nothing]) == [
+    assert summaries.summary_lines([nothing]) == [
         "against torch: nothing to compare; not counted: 1 missing (1x8192x8192)"
     ]
 

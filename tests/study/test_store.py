@@ -77,6 +77,14 @@ def test_a_refusal_leaves_the_study_usable(tmp_path: Path) -> None:
         assert study.notes == ()
 
 
+def test_another_torch_is_refused_where_its_own_kernels_are_the_baselines(tmp_path: Path) -> None:
+    then, now = (header(torch=version).model_copy(update={"op": "fmha"}) for version in ("2.13", "2.14"))
+    Study.open_or_create(tmp_path, then, [P1]).close()
+    with pytest.raises(UserError, match=r"torch 2\.13 there, 2\.14 now; results would not be comparable"):
+        Study.open_or_create(tmp_path, now, [P1])
+    Study.open_or_create(tmp_path, then, [P1]).close()
+
+
 @pytest.mark.parametrize("field", ["driver", "torch", "tuner"])
 def test_a_new_driver_torch_or_tuner_is_noted_and_goes_on(tmp_path: Path, field: str) -> None:
     Study.open_or_create(tmp_path, header(), [P1]).close()

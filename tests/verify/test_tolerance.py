@@ -146,3 +146,44 @@ def test_unknown_types_are_one_line() -> None:
         tolerance(Contract(elements={"d": "e4m3"}, accumulator="f32"))
     with pytest.raises(UserError, match="no tolerance for accumulator type 's32'"):
         tolerance(HGEMM.model_copy(update={"accumulator": "s32"}))
+
+
+def attention(element: str, softmax: str | None = None) -> Contract:
+    elements = {**dict.fromkeys("qkvo", element), "v": softmax or element, "lse": "f32"}
+    return Contract(elements=elements, accumulator="f32")
+
+
+def test_attention_also_rounds_its_softmax() -> None:
+    half, brain = tolerance(attention("f16")), tolerance(attention("bf16"))
+    for held, gemm_output in ((half, "f16"), (brain, "bf16")):
+        plain = tolerance(Contract(elements={"d": gemm_output}, accumulator="f32"))
+        softmax = {"probability_roundoff", "probability_tiny", "probability_spread", "log_roundoff"}
+        assert held.model_dump(exclude=softmax) == plain.model_dump(exclude=softmax)
+        assert held.probability_roundoff == held.output_roundoff
+        assert held.probability_tiny == held.tiny
+        assert all(plain.model_dump(include=softmax)[name] == 0 for name in softmax)
+        assert held.log_roundoff == 2.0**-22
+    assert brain.probability_roundoff == 8 * half.probability_roundoff
+
+
+def test_the_rounding_of_a_softmax_stays_far_below_its_term() -> None:
+    """Largest of 3*10^5 sums of p v with p rounded, against sqrt(sum p^2 v^2): fp16 within half of the
+    spread, bf16 under an fp16 contract beyond it."""
+    held = tolerance(attention("f16"))
+    rng = np.random.default_rng(0)
+    p = np.exp(rng.standard_normal((600, 1024)))
+    p /= p.max(axis=1, keepdims=True)
+    v = half(rng.standard_normal((1024, 512)))
+    size = np.sqrt(p**2 @ v**2)
+    unit = held.probability_roundoff
+    assert np.max(np.abs((half(p) - p) @ v) / size) / unit < 0.5 * held.probability_spread
+    mantissa, exponent = np.frexp(p)
+    brain = np.ldexp(np.round(mantissa * 2**8), exponent - 8)
+    assert np.max(np.abs((brain - p) @ v) / size) / unit > 2 * held.probability_spread
+
+
+def test_an_unknown_softmax_type_is_one_line() -> None:
+    with pytest.raises(UserError, match="no tolerance for a softmax in 'e4m3'"):
+        tolerance(attention("f16", "e4m3"))
+    with pytest.raises(UserError, match="no tolerance for output type 'e4m3'"):
+        tolerance(attention("e4m3"))

@@ -8,6 +8,7 @@ from cutlass_tuner.ops.family import Family
 from cutlass_tuner.ops.hgemm import rules, smem
 from cutlass_tuner.ops.hgemm.estimate import estimate_us
 from cutlass_tuner.ops.hgemm.fold import fold_launch, resolve_kernel
+from cutlass_tuner.ops.smem import Smem
 from cutlass_tuner.records import KernelConfig, LaunchConfig, Readback
 
 FAMILIES = {
@@ -17,6 +18,7 @@ FAMILIES = {
         resolve=resolve_kernel,
         fold_launch=fold_launch,
         estimate_us=estimate_us,
+        given={"layout": lambda problem: problem.layout},
     ),
 }
 
@@ -31,12 +33,12 @@ _SMEM_KNOBS = {
 }
 
 
-def kernel_smem(kernel: KernelConfig) -> smem.Smem:
+def kernel_smem(kernel: KernelConfig) -> Smem:
     """Shared memory of an effective kernel. Raises ValueError where its stages are not a number yet."""
     columns = one_row({name: kernel.knobs[name] for name in _SMEM_KNOBS}, _SMEM_KNOBS)
     parts = smem.layout(columns)
     stages = int(columns["stages"][0])
-    return smem.Smem(
+    return Smem(
         stage_bytes=int(parts.stage[0]), stages=stages, total_bytes=int(smem.total_bytes(parts, stages)[0])
     )
 

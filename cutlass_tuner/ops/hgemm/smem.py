@@ -27,15 +27,6 @@ _BARRIER_BYTES = 16
 
 
 @dataclass(frozen=True)
-class Smem:
-    """One kernel's shared memory. Bytes; `stages` is the effective count."""
-
-    stage_bytes: int
-    stages: int
-    total_bytes: int
-
-
-@dataclass(frozen=True)
 class Layout:
     """The parts that do not depend on the stage count, one entry a row."""
 

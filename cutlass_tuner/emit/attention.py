@@ -1,0 +1,129 @@
+"""Attention kernels (family "attention"): each goes to the template that its knob `template` names.
+
+A batch may mix templates: its sources are the templates' parts put together, in the given order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from cutlass_tuner.emit import knobs
+from cutlass_tuner.records import Contract, KernelConfig
+
+_T = TypeVar("_T")
+
+
+class Template(Protocol):
+    """Kernels of one make, as parts of a source. A template's parts may stand beside any other's."""
+
+    @property
+    def headers(self) -> tuple[Path, ...]:
+        """Files of this package that the parts include; no two templates' share a name."""
+        ...
+
+    def symbol(self, kernel: KernelConfig) -> str: ...
+
+    def batch_key(self, kernel: KernelConfig) -> str: ...
+
+    def asked(self, kernel: KernelConfig) -> dict[str, int | tuple[int, ...]]: ...
+
+    def device_includes(self) -> tuple[str, ...]:
+        """Whole `#include` lines of a device source, once however many kernels follow."""
+        ...
+
+    def device_text(self, kernel: KernelConfig, contract: Contract) -> str:
+        """The kernel's types and its `extern "C" __global__` entry point, under a `#line` of its symbol."""
+        ...
+
+    def host_includes(self) -> tuple[str, ...]: ...
+
+    def host_text(self, kernel: KernelConfig, contract: Contract) -> str:
+        """The kernel's types for the host compiler."""
+        ...
+
+    def host_row(self, kernel: KernelConfig, contract: Contract) -> str:
+        """The kernel's line in a table of `LibraryKernel`, inside namespace cutlass_tuner."""
+        ...
+
+
+class Attention:
+    """The emitter of family "attention". See `emitter.Emitter` for what each method promises.
+
+    Includes go in the order of `templates`, whatever kernels come first: a template whose host part is
+    particular about what stands before it is named first.
+    """
+
+    def __init__(self, templates: Mapping[str, Template]) -> None:
+        self._templates = dict(templates)
+
+    @property
+    def headers(self) -> tuple[Path, ...]:
+        return tuple(_once(path for template in self._templates.values() for path in template.headers))
+
+    def symbol(self, kernel: KernelConfig) -> str:
+        return self._of(kernel).symbol(kernel)
+
+    def batch_key(self, kernel: KernelConfig) -> str:
+        return self._of(kernel).batch_key(kernel)
+
+    def asked(self, kernel: KernelConfig) -> dict[str, int | tuple[int, ...]]:
+        return self._of(kernel).asked(kernel)
+
+    def device_source(self, kernels: Sequence[KernelConfig], contract: Contract) -> str:
+        includes = _once(line for template in self._used(kernels) for line in template.device_includes())
+        return "\n".join(
+            [_lines(includes), *(self._of(kernel).device_text(kernel, contract) for kernel in kernels)]
+        )
+
+    def host_source(self, kernels: Sequence[KernelConfig], contract: Contract) -> str:
+        includes = _once(line for template in self._used(kernels) for line in template.host_includes())
+        rows = (self._of(kernel).host_row(kernel, contract) for kernel in kernels)
+        return "\n".join(
+            [
+                _lines(includes),
+                *(self._of(kernel).host_text(kernel, contract) for kernel in kernels),
+                # the table is about all kernels: without this its lines would name the last one
+                '#line 1 "host.cpp"\n'
+                '#include "emit/host_library.h"\n'
+                "namespace cutlass_tuner {\n"
+                f"static constexpr LibraryKernel kKernels[] = {{\n{''.join(rows)}}};\n"
+                "}  // namespace cutlass_tuner\n",
+                '#include "emit/host_exports.h"\n',
+            ]
+        )
+
+    def includes(self) -> tuple[str, ...]:
+        """None that every kernel shares: `type_definitions` brings its template's own."""
+        return ()
+
+    def type_definitions(self, kernel: KernelConfig, contract: Contract) -> str:
+        """A device source of this kernel alone, its entry point included."""
+        return self.device_source([kernel], contract)
+
+    def kernel_type(self, kernel: KernelConfig) -> str:
+        return f"{self.symbol(kernel)}_t"
+
+    def kernel_wrapper(self, kernel: KernelConfig) -> str:
+        """Nothing: a template's text defines types and entry point in one."""
+        return ""
+
+    def template_arguments(self, kernel: KernelConfig) -> str:
+        return self.kernel_type(kernel)
+
+    def _of(self, kernel: KernelConfig) -> Template:
+        return self._templates[knobs.word(kernel, "template", self._templates)]
+
+    def _used(self, kernels: Sequence[KernelConfig]) -> list[Template]:
+        used = {knobs.word(kernel, "template", self._templates) for kernel in kernels}
+        return [template for name, template in self._templates.items() if name in used]
+
+
+def _once(items: Iterable[_T]) -> list[_T]:
+    """Each item the first time it comes up."""
+    return list(dict.fromkeys(items))
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)

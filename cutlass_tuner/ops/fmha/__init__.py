@@ -1,0 +1,1 @@
+"""Attention forward: problems, legality, shared memory, folding, first guesses."""

@@ -1,0 +1,19 @@
+/* Stands in for libcuda: writes each tensor map it is asked to encode, "address extents | strides | box". */
+#include <stdio.h>
+#include <stdlib.h>
+
+int cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* address, unsigned long long const* shape,
+                           unsigned long long const* strides, unsigned const* box, unsigned const* element_strides,
+                           int interleave, int swizzle, int promotion, int fill) {
+  (void)map, (void)type, (void)element_strides, (void)interleave, (void)swizzle, (void)promotion, (void)fill;
+  FILE* log = fopen(getenv("FAKE_DRIVER_LOG"), "a");
+  fprintf(log, "%llu", (unsigned long long)address);
+  for (unsigned i = 0; i < rank; i++) fprintf(log, " %llu", shape[i]);
+  fprintf(log, " |");
+  for (unsigned i = 0; i + 1 < rank; i++) fprintf(log, " %llu", strides[i]);
+  fprintf(log, " |");
+  for (unsigned i = 0; i < rank; i++) fprintf(log, " %u", box[i]);
+  fprintf(log, "\n");
+  fclose(log);
+  return getenv("FAKE_DRIVER_REFUSES") ? 1 : 0;
+}
