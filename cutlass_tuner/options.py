@@ -19,7 +19,9 @@ from cutlass_tuner.records import L2Mode
 
 SamplerName = Literal["portfolio", "tpe", "gp", "random"]
 CompilerName = Literal["nvcc", "nvrtc"]
-ExportFormat = Literal["header", "json", "csv", "training"]
+ExportFormat = Literal["header", "json", "csv", "training", "torch"]
+KERNEL_FORMATS = ("header", "torch")
+"""Formats that ship kernels."""
 Effort = Literal["low", "medium", "high"]
 
 NAMESPACE = "tuned"
@@ -245,11 +247,11 @@ class ShowOptions:
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Write a study's winners down for others.
+    """Write a study's winners down for others. Format "torch" is the header with a PyTorch module.
 
     `out` None: a header goes to the folder `export` of the study (of a shipped study to ./STUDY-export);
     JSON, CSV and training data are the text that is returned.
-    `max_kernels` None: as many kernels as the winners need; it and `namespace` are the header's alone.
+    `max_kernels` None: as many kernels as the winners need; it and `namespace` are for `KERNEL_FORMATS`.
     """
 
     study: str
@@ -262,13 +264,15 @@ class ExportOptions:
     def __post_init__(self) -> None:
         _at_least(1, max_kernels=self.max_kernels)
         check_namespace(self.namespace)
-        if self.format != "header":
+        if self.format not in KERNEL_FORMATS:
             given = {
                 "--max-kernels": self.max_kernels is not None,
                 "--namespace": self.namespace != NAMESPACE,
             }
             for option in (name for name, is_given in given.items() if is_given):
-                raise UserError(f"{option} applies to --format header, not to --format {self.format}")
+                raise UserError(
+                    f"{option} applies to --format header and torch, not to --format {self.format}"
+                )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`cutlass-tuner export`: a study's winners as a C++ header, JSON or CSV."""
+"""`cutlass-tuner export`: a study's winners as a C++ header, a PyTorch op, JSON or CSV."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def export(
     *,
     study: arguments.Study,
     format: Annotated[
-        ExportFormat, typer.Option("--format", metavar="header|json|csv|training", help="What to write.")
+        ExportFormat,
+        typer.Option("--format", metavar="header|torch|json|csv|training", help="What to write."),
     ] = ExportOptions.format,
     out: Annotated[
         Path | None,
@@ -37,10 +38,10 @@ def export(
     ] = None,
     studies: arguments.Studies = None,
 ) -> None:
-    """Export a study as a C++ header, JSON, CSV or training data.
+    """Export a study as a C++ header, a PyTorch op, JSON, CSV or training data.
 
-    The header, of GEMM studies only, comes with one .cu to compile, a benchmark of its own, and needs nothing
-    but CUTLASS.
+    The header comes with one .cu to compile and a benchmark of its own, and needs nothing but CUTLASS; torch
+    adds a Python module, whose op works under torch.compile and in CUDA graphs.
     """
     options = ExportOptions(
         study=study,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cutlass_tuner.errors import UserError
 from cutlass_tuner.export import commands
-from cutlass_tuner.export.source import Unit
-from cutlass_tuner.export.template import comment, fill
+from cutlass_tuner.export.template import comment, fill, read
+from cutlass_tuner.export.unit import Unit
 from cutlass_tuner.records import Tolerance
 
 _ELEMENTS = {
@@ -19,7 +19,7 @@ _ELEMENTS = {
 def bench(unit: Unit, tolerance: Tolerance) -> str:
     """The benchmark of `unit`, judging by the tolerance the study judged by."""
     label = unit.provenance.label
-    types = {operand: _element(unit.contract.elements[operand]) for operand in "abd"}
+    types = {operand: element(unit.contract.elements[operand]) for operand in "abd"}
     return fill(
         "bench.cu.in",
         {
@@ -28,6 +28,8 @@ def bench(unit: Unit, tolerance: Tolerance) -> str:
             "BENCH_LINE": commands.bench_line(unit.flags, unit.name, cublas=False),
             "BENCH_CUBLAS_LINE": commands.bench_line(unit.flags, unit.name, cublas=True),
             "LABEL": f"{comment(label)}\n" if label else "",
+            "RANDOM": read("bench_random.h"),
+            "REPLAY": read("bench_replay.h"),
             "COLD_L2": "true" if unit.provenance.l2 == "cold" else "false",
             "OUTPUT_ROUNDOFF": repr(tolerance.output_roundoff),
             "TINY": repr(tolerance.tiny),
@@ -39,7 +41,8 @@ def bench(unit: Unit, tolerance: Tolerance) -> str:
     )
 
 
-def _element(letter: str) -> tuple[str, str]:
+def element(letter: str) -> tuple[str, str]:
+    """CUDA's type and cuBLAS's name of it. Raises UserError for a type there is no benchmark for."""
     if letter not in _ELEMENTS:
         raise UserError(f"no self-benchmark for element type {letter!r}; known are {', '.join(_ELEMENTS)}")
     return _ELEMENTS[letter]

@@ -9,6 +9,8 @@ from pathlib import Path
 CUTLASS = "$CUTLASS"
 """Stands for the CUTLASS checkout in the lines that are printed for people."""
 
+_SHIM = ("-DCUTLASS_TUNER_SHIM", "-Xcompiler", "-fPIC", "-shared")
+
 
 def compile_flags(flags: Sequence[str], arch: str) -> tuple[str, ...]:
     """The measured build's flags with its include paths left out; language and architecture are added
@@ -39,8 +41,14 @@ def includes(cutlass: str) -> tuple[str, ...]:
     return (f"-I{cutlass}/include", f"-I{cutlass}/tools/util/include")
 
 
-def object_line(flags: Sequence[str], name: str) -> str:
-    return _line(*flags, *includes(CUTLASS), "-c", f"{name}.cu", "-o", f"{name}.o")
+def object_line(flags: Sequence[str], name: str, beside: Sequence[str] = ()) -> str:
+    """`beside`: include paths besides CUTLASS's."""
+    return _line(*flags, *includes(CUTLASS), *beside, "-c", f"{name}.cu", "-o", f"{name}.o")
+
+
+def library_line(flags: Sequence[str], name: str, library: str, beside: Sequence[str] = ()) -> str:
+    """The export and its C face as a shared library."""
+    return _line(*flags, *includes(CUTLASS), *beside, *_SHIM, f"{name}.cu", "-o", library)
 
 
 def bench_line(flags: Sequence[str], name: str, *, cublas: bool) -> str:
@@ -53,8 +61,7 @@ def shared_library(
 ) -> list[str]:
     """Arguments that compile an export with its C shim into a library the measuring child can load."""
     dirs = [f"-I{folder}" for folder in include_dirs]
-    shim = ["-DCUTLASS_TUNER_SHIM", "-Xcompiler", "-fPIC", "-shared"]
-    return [str(nvcc), *flags, *dirs, *shim, str(cu), "-o", str(out)]
+    return [str(nvcc), *flags, *dirs, *_SHIM, str(cu), "-o", str(out)]
 
 
 def _joined(flags: Sequence[str]) -> list[str]:

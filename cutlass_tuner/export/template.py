@@ -1,4 +1,4 @@
-"""The exporter's C++ files: text with @NAMES@ to fill in. They lie in `cpp/` beside this file."""
+"""The exporter's files: text with @NAMES@ to fill in. C++ lies in `cpp/` beside this, Python in `py/`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 
 CPP = Path(__file__).with_name("cpp")
+PY = Path(__file__).with_name("py")
 _NAME = re.compile(r"@([A-Z0-9_]+)@")
 
 
 def fill(file_name: str, values: dict[str, str]) -> str:
-    """The text of `cpp/<file_name>` with every @NAME@ replaced once (values are not filled again).
+    """The text of a file of that name with every @NAME@ replaced once (values are not filled again).
 
     Raises KeyError for a name without a value and ValueError for a value without a name.
     """
@@ -23,7 +24,8 @@ def fill(file_name: str, values: dict[str, str]) -> str:
 
 
 def read(file_name: str) -> str:
-    return (CPP / file_name).read_text(encoding="utf-8")
+    folder = PY if file_name.endswith(".py.in") else CPP
+    return (folder / file_name).read_text(encoding="utf-8")
 
 
 def comment(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cutlass_tuner.records import Config, Environment, KernelConfig, L2Mode, Problem
@@ -15,7 +16,8 @@ class Tuned:
     `launch_codes` are the launch knobs as the host library's ABI wants them (abi.h, `ct_call.launch`).
     `time_us` is device microseconds a call, everything the caller pays included.
     `speedup_*` is the baseline's time divided by ours in the same contest, above 1 where ours is
-    faster; None where that baseline was not measured. `beats_baselines`: a final says so
+    faster; None where that baseline was not measured; `speedup_best` is the fastest one's, named
+    `best_baseline`, of an op whose baselines are not torch and cuBLASLt. `beats_baselines`: a final says so
     (`results.Row.beats_baselines`). `from_search`: no final measured this configuration here, so the
     figures are those of `substitute`.
     """
@@ -28,6 +30,8 @@ class Tuned:
     speedup_cublaslt_tuned: float | None = None
     beats_baselines: bool = False
     from_search: bool = False
+    speedup_best: float | None = None
+    best_baseline: str = ""
 
     @property
     def kernel_key(self) -> str:
@@ -45,7 +49,7 @@ def substitute(winner: Tuned, config: Config, launch_codes: tuple[int, ...], spe
     if winner.speedup_torch is None:
         raise ValueError(f"{winner.problem.key}: the winner has no ratio to {TORCH}")
     slowdown = max(1.0, winner.speedup_torch / speedup_torch)
-    tuned_lt = winner.speedup_cublaslt_tuned
+    tuned_lt, best = winner.speedup_cublaslt_tuned, winner.speedup_best
     return Tuned(
         problem=winner.problem,
         config=config,
@@ -55,6 +59,8 @@ def substitute(winner: Tuned, config: Config, launch_codes: tuple[int, ...], spe
         speedup_cublaslt_tuned=None if tuned_lt is None else tuned_lt / slowdown,
         beats_baselines=False,  # only a final may say so
         from_search=True,
+        speedup_best=None if best is None else best / slowdown,
+        best_baseline=winner.best_baseline,
     )
 
 
@@ -62,9 +68,10 @@ def substitute(winner: Tuned, config: Config, launch_codes: tuple[int, ...], spe
 class KernelText:
     """The C++ of one kernel, exactly as it was compiled for measuring.
 
-    `type_definitions` defines a struct derived from `cutlass::gemm::kernel::GemmUniversal`, `wrapper` the
-    `extern "C" __global__` function `symbol` that runs it on its Params by value, and
-    `template_arguments` are the host header's for it: "STRUCT, SWAP_AB".
+    `type_definitions` defines its type (a GEMM's is derived from `cutlass::gemm::kernel::GemmUniversal`),
+    `wrapper` the `extern "C" __global__` function `symbol` that runs it on its Params by value ("" where the
+    definitions hold it), and `template_arguments` are those of the C++ that launches it: "STRUCT, SWAP_AB" of
+    a GEMM, "STRUCT" of attention.
     """
 
     config: KernelConfig
@@ -72,6 +79,15 @@ class KernelText:
     type_definitions: str
     wrapper: str
     template_arguments: str
+
+
+@dataclass(frozen=True)
+class Headers:
+    """What kernels of one make need: `includes`, whole lines of a source, and the texts of the files they
+    reach that are not CUTLASS's, by the path they are included by."""
+
+    includes: tuple[str, ...]
+    files: Mapping[str, str]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`export`: a study's winners as a C++ header, JSON or CSV."""
+"""`export`: a study's winners as a C++ header, a PyTorch op, JSON or CSV."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from cutlass_tuner.errors import UserError
 from cutlass_tuner.export import tables, training
 from cutlass_tuner.export.tuned import Provenance
 from cutlass_tuner.ops import registry
-from cutlass_tuner.options import ExportOptions
-from cutlass_tuner.pipeline import export_gemm
+from cutlass_tuner.options import KERNEL_FORMATS, ExportOptions
+from cutlass_tuner.pipeline import export_attention, export_gemm
 from cutlass_tuner.pipeline.export_rows import table
 from cutlass_tuner.pipeline.show import open_study, study_rows
 from cutlass_tuner.results import Row
@@ -22,8 +22,8 @@ from cutlass_tuner.study.fared import fared
 HeaderExporter = Callable[[Study, list[Row], ExportOptions, Provenance, Path], str]
 """Writes a study's winners as C++ into a folder and returns what to print about it."""
 
-HEADERS: Mapping[str, HeaderExporter] = {"gemm3x": export_gemm.write}
-"""By the emitter whose kernels a header would ship (`Op.emitter`)."""
+HEADERS: Mapping[str, HeaderExporter] = {"gemm3x": export_gemm.write, "attention": export_attention.write}
+"""By the emitter whose kernels are shipped (`Op.emitter`)."""
 
 
 def export(options: ExportOptions) -> str:
@@ -34,18 +34,14 @@ def export(options: ExportOptions) -> str:
     try:
         return _written(study, op, rows, options)
     except OSError as error:
-        folder = header_folder(study, options) if options.format == "header" else options.out
+        folder = header_folder(study, options) if options.format in KERNEL_FORMATS else options.out
         raise UserError(
             f"cannot write to {folder}: {error.strerror}; choose another folder with --out DIR"
         ) from error
 
 
 def _written(study: Study, op: registry.Op, rows: list[Row], options: ExportOptions) -> str:
-    if options.format == "header":
-        if op.emitter not in HEADERS:
-            raise UserError(
-                f"--format header: there is none for {op.name} yet; use --format json, csv or training"
-            )
+    if options.format in KERNEL_FORMATS:
         folder = header_folder(study, options)
         return HEADERS[op.emitter](study, rows, options, _provenance(study, options), folder)
     if options.format == "training":
@@ -116,7 +112,15 @@ def _command(options: ExportOptions) -> str:
 
     A folder of studies is there only as the user typed it; one from the environment is the machine's.
     """
-    words = ["cutlass-tuner", "export", options.study, "--format", "header", "--namespace", options.namespace]
+    words = [
+        "cutlass-tuner",
+        "export",
+        options.study,
+        "--format",
+        options.format,
+        "--namespace",
+        options.namespace,
+    ]
     if options.studies != settings.settings().studies_dir:
         words += ["--studies", str(options.studies)]
     if options.max_kernels is not None:

@@ -38,7 +38,7 @@ def meant(options: RunOptions) -> tuple[Problem, Config, L2Mode]:
     space, device = Space.of(op.name, arch).restrict(family=options.family), op.nominal_device(arch)
     problem = op.problem(options.extents, options.layout)
     kernel_knobs, launch_knobs = space.split(space.parse_all(options.knobs))
-    kernel = space.effective(space.kernel(**{"layout": problem.layout, **kernel_knobs}), device)
+    kernel = space.effective(space.kernel(**{**space.family().knobs_for(problem), **kernel_knobs}), device)
     launch = space.effective_launch(kernel, space.launch(**launch_knobs), problem, device)
     return problem, Config(kernel=kernel, launch=launch), options.l2
 
@@ -58,7 +58,8 @@ def test_every_winner_of_a_shipped_study_comes_back_from_its_command_line(
         again, config, l2 = meant(asked[-1])
         assert (again.key, config, l2) == (problem.key, winner, "warm")
         assert asked[-1].toolchain.compiler == "nvcc"
-        assert {"layout", *asked[-1].knobs} == {*winner.kernel.knobs, *winner.launch.knobs}
+        given = registry.op(problem.op).families[winner.kernel.family].given
+        assert {*given, *asked[-1].knobs} == {*winner.kernel.knobs, *winner.launch.knobs}
     assert len(asked) == len(study.problems) > 0
 
 

@@ -246,9 +246,31 @@ def test_training_data_are_exported(tuned: tuple[Workplace, Done]) -> None:
     assert kinds
 
 
-def test_there_is_no_header_of_attention_kernels_yet(tuned: tuple[Workplace, Done]) -> None:
-    told = tuned[0].run("export s").told()
-    assert "--format header: there is none for fmha yet; use --format json, csv or training" in told
+def test_a_header_and_a_module_have_the_winners_and_the_ratios_of_the_final(
+    tuned: tuple[Workplace, Done], tmp_path: Path
+) -> None:
+    place = tuned[0]
+    said = printed(place, f"export s --format torch --out {tmp_path} --max-kernels 2 --namespace acme::nn")
+    assert said.startswith("4 shapes, 2 kernels")
+    assert said.rstrip().endswith("-shared acme_nn.cu -o libacme_nn_torch.so")
+    written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    ours = {f"acme_nn{name}" for name in (".h", ".cu", "_bench.cu", ".md", "_torch.py")}
+    assert ours < written and "emit/flash/kernel.h" in written
+    header = (tmp_path / "acme_nn.h").read_text()
+    assert "command: cutlass-tuner export s --format torch --namespace acme::nn --max-kernels 2" in header
+    source = (tmp_path / "acme_nn.cu").read_text()
+    assert source.count('extern "C" __global__') == 2
+
+    printed(place, f"export s --out {tmp_path / 'all'}")
+    assert not list((tmp_path / "all").glob("*_torch.py"))
+    table_rows = (tmp_path / "all" / "tuned.h").read_text().splitlines()
+    for row in table(place):
+        (line,) = [
+            text for text in table_rows if text.startswith("//") and text.endswith(f" {row.problem.label}")
+        ]
+        assert row.best_baseline is not None
+        best, torch = row.baselines[row.best_baseline].ratio, row.baselines["torch"].ratio
+        assert f" {torch:.3f} " in line and f" {best:.3f} " in line and f"  {row.best_baseline}  " in line
 
 
 def test_compare_measures_the_baselines_alone(tuned: tuple[Workplace, Done]) -> None:

@@ -113,6 +113,17 @@ def test_the_header_has_the_kernels_used_and_no_other(tuned: Workplace, tmp_path
     assert f"3 shapes, {len(used)} kernels" in text and "nvcc -std=c++17" in text
 
 
+def test_the_pytorch_module_stands_beside_the_header(tuned: Workplace, tmp_path: Path) -> None:
+    text = printed(tuned, f"export s --format torch --out {tmp_path}")
+    assert text.rstrip().endswith("-shared tuned.cu -o libtuned_torch.so")
+    names = {"tuned.h", "tuned.cu", "tuned_bench.cu", "tuned.md", "tuned_torch.py"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    module = (tmp_path / "tuned_torch.py").read_text()
+    assert provenance(tmp_path) in module
+    for key in KEYS:
+        assert f'({key.split(":")[2].replace("x", ", ")}, "tn"): (' in module
+
+
 def test_the_compile_line_can_be_pasted_and_the_files_name_no_path(tuned: Workplace, tmp_path: Path) -> None:
     out = tmp_path / "it's"
     lines = printed(tuned, f"export s --out {out}").splitlines()

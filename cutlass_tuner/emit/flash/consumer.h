@@ -87,8 +87,9 @@ struct Consumer {
   __device__ __forceinline__ void compute() {
     typename T::MmaQK mma_qk;
     typename T::MmaPV mma_pv;
-    auto const slice_qk = mma_qk.get_slice(thread);
-    auto const slice_pv = mma_pv.get_slice(thread);
+    // Descriptors depend on the warp group alone: told so, the compiler keeps them in uniform registers.
+    auto const slice_qk = mma_qk.get_slice(group * kGroupThreads);
+    auto const slice_pv = mma_pv.get_slice(group * kGroupThreads);
     Tensor q_ring = make_tensor(make_smem_ptr(reinterpret_cast<Type*>(smem)), typename T::LayoutQ{});
     Tensor k_ring = make_tensor(make_smem_ptr(reinterpret_cast<Type*>(smem + K::kKOffset)), typename T::LayoutK{});
     Tensor v_ring = make_tensor(make_smem_ptr(reinterpret_cast<Type*>(smem + K::kVOffset)), typename T::LayoutV{});
