@@ -12,8 +12,9 @@ from cutlass_tuner import statistics
 from cutlass_tuner.device import cublaslt, driver, kernel, timing
 from cutlass_tuner.device.attention import Attention
 from cutlass_tuner.device.card import Card
-from cutlass_tuner.device.entrants import AnyWorkload, Entrant, LibraryError, entrant
+from cutlass_tuner.device.entrants import AnyWorkload, Entrant, entrant
 from cutlass_tuner.device.gemm import Gemm
+from cutlass_tuner.device.library import LibraryError
 from cutlass_tuner.device.workload import BaselineRefused, Binding, refusal
 from cutlass_tuner.records import Evidence, Failure, Problem, Stage
 from cutlass_tuner.wire import (

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
-from functools import cache
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 
 from cutlass_tuner import abi
-from cutlass_tuner.device import kernel
-from cutlass_tuner.device.gemm import Gemm
-from cutlass_tuner.device.gemm_operands import Operands
+from cutlass_tuner.device import kernel, library
 from cutlass_tuner.device.workload import Binding, OperandSet, Workload
 from cutlass_tuner.records import Readback
 from cutlass_tuner.wire import BaselineEntry, KernelEntry, LibraryEntry
@@ -97,59 +94,29 @@ class BaselineEntrant:
         return 0
 
 
-@cache
-def _shared_library(path: str) -> ctypes.CDLL:
-    library = ctypes.CDLL(path)
-    dims = [ctypes.c_int64] * 4
-    library.ct_export_workspace.argtypes = [*dims, ctypes.c_char_p]
-    library.ct_export_workspace.restype = ctypes.c_longlong
-    library.ct_export_run.argtypes = [
-        *dims, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
-        ctypes.c_float, ctypes.c_void_p, ctypes.c_void_p,
-    ]  # fmt: skip
-    return library
-
-
-class LibraryError(Exception):
-    """The exported library refuses the problem; the text names its status."""
-
-
 class LibraryEntrant:
-    """A GEMM header's own dispatch and launch, compiled to a shared library."""
+    """An exported header's own dispatch and launch, compiled to a shared library."""
 
     every_output = True
 
-    def __init__(self, entry: LibraryEntry, gemm: Gemm, stream: int) -> None:
-        self.name, self.deterministic = entry.name, False
-        self.workload: AnyWorkload = gemm
+    def __init__(self, entry: LibraryEntry, workload: AnyWorkload, stream: int) -> None:
+        self.name, self.deterministic, self.workload = entry.name, False, workload
         self.readback: Readback | None = None
         self._stream = stream
-        self._library = _shared_library(entry.path)
-        self._dims, self._key = gemm.dims, gemm.problem.key
-        self._layout = gemm.problem.layout.encode()
-        size = int(self._library.ct_export_workspace(*gemm.dims, self._layout))
-        if size < 0:
-            raise LibraryError(f"{entry.path}: workspace_size answers {size} for {gemm.problem.key}")
+        self._run, size = library.calls(entry.path, workload.problem, workload.dims)
         self.workspace_bytes = size
         self._workspace = Workspace(size)
 
-    def bind(self, sets: Sequence[Operands], scalar: float) -> list[Binding]:
-        return [self._bound(operands, scalar) for operands in sets]
+    def bind(self, sets: Sequence[OperandSet], scalar: float) -> list[Binding]:
+        return [Binding(partial(self._enqueue, operands, scalar)) for operands in sets]
+
+    def _enqueue(self, operands: OperandSet, scalar: float) -> None:
+        status = self._run(operands.pointers, scalar, self._workspace.address, self._stream)
+        if status != 0:
+            raise library.LibraryError(f"run returns status {status} for {self.workload.problem.key}")
 
     def guard_touched(self) -> int:
         return self._workspace.guard_touched()
-
-    def _bound(self, operands: Operands, alpha: float) -> Binding:
-        a, b, d = operands.pointers
-
-        def enqueue() -> None:
-            status = self._library.ct_export_run(
-                *self._dims, self._layout, a, b, d, alpha, self._workspace.address, self._stream
-            )
-            if status != 0:
-                raise LibraryError(f"run returns status {status} for {self._key}")
-
-        return Binding(enqueue)
 
 
 def entrant(entry: KernelEntry | BaselineEntry | LibraryEntry, workload: AnyWorkload, stream: int) -> Entrant:
@@ -158,6 +125,4 @@ def entrant(entry: KernelEntry | BaselineEntry | LibraryEntry, workload: AnyWork
         return KernelEntrant(entry, workload, stream)
     if isinstance(entry, BaselineEntry):
         return BaselineEntrant(entry, workload, stream)
-    if not isinstance(workload, Gemm):
-        raise LibraryError(f"{entry.path}: exported libraries are measured for GEMMs only")
     return LibraryEntrant(entry, workload, stream)

@@ -56,17 +56,18 @@ int ct_export_attention_run(int64_t const* dims, char const* layout, _Float16 co
     int64_t const batch = i / (heads * rows), head = i / rows % heads, row = i % rows;
     int64_t const seen = dims[6] == 0 ? keys : row + 1 + (dims[6] == 1 ? keys - rows : 0);
     int64_t const at = row_at(dims, bshd, heads, rows, batch, head, row);
-    float sum = 0.0f, out[256] = {0.0f};
+    float most = -INFINITY, sum = 0.0f, out[256] = {0.0f};
     for (int64_t j = 0; j < keys && j < seen; ++j) {
       int64_t const at_kv = row_at(dims, bshd, heads_kv, keys, batch, head / (heads / heads_kv), j);
       float score = 0.0f;
       for (int64_t x = 0; x < dim; ++x) { score += (float)q[at + x] * (float)k[at_kv + x]; }
-      float const p = expf(scale * score);
-      sum += p;
-      for (int64_t x = 0; x < dim; ++x) { out[x] += p * (float)v[at_kv + x]; }
+      float const top = fmaxf(most, scale * score), less = expf(most - top), p = expf(scale * score - top);
+      most = top;
+      sum = less * sum + p;
+      for (int64_t x = 0; x < dim; ++x) { out[x] = less * out[x] + p * (float)v[at_kv + x]; }
     }
     for (int64_t x = 0; x < dim; ++x) { o[at + x] = (_Float16)(sum > 0.0f ? out[x] / sum : 0.0f); }
-    lse[i] = logf(sum);
+    lse[i] = most + logf(sum);
   }
   return status;
 }

@@ -119,16 +119,12 @@ struct Consumer {
       await(barriers.k_full, k);
       int unseen = unseen_blocks(tile);
       if (unseen > 0) {
-        if (!in_turn) {
-          await_turn();
-          pass_turn();
-        }
+        skip_turn(in_turn);
         release(barriers.k_empty, k);
         for (; unseen > 1; --unseen) {
           await(barriers.k_full, k);
           await(barriers.v_full, v);
-          await_turn();
-          pass_turn();
+          skip_turn(false);
           release(barriers.k_empty, k);
           release(barriers.v_empty, v);
         }
@@ -233,6 +229,7 @@ struct Consumer {
       release(barriers.v_empty, v);
       store(o, softmax, done, stage);
       if (!more) {
+        await_stored();
         break;
       }
       if (K::kQStages == 1) {
@@ -253,6 +250,16 @@ struct Consumer {
     if constexpr (takes_turns()) {
       int const next = group + 1 == K::kGroups ? 0 : group + 1;
       signal_threads(2 * kGroupThreads, kTurn + next);
+    }
+  }
+  // Lets a turn pass, unless that has been done. All warps of the group are here afterwards: a stage that none of its
+  // products reads may be let go only then, or a warp that comes late waits for a phase that is long past.
+  __device__ __forceinline__ void skip_turn(bool skipped) const {
+    if (takes_turns() && !skipped) {
+      await_turn();
+      pass_turn();
+    } else {
+      sync_threads(kGroupThreads, kStore + group);
     }
   }
 
@@ -340,10 +347,15 @@ struct Consumer {
     }
   }
 
-  // A stage of Q is free once O has left it.
-  __device__ __forceinline__ void release_stored(int stage) const {
+  // Shared memory must not be given up, nor written again, before O has left it.
+  __device__ __forceinline__ void await_stored() const {
     if (threadIdx.x % kGroupThreads == 0) {
       tma_store_wait<0>();
+    }
+  }
+  __device__ __forceinline__ void release_stored(int stage) const {
+    await_stored();
+    if (threadIdx.x % kGroupThreads == 0) {
       Barrier::arrive(&barriers.q_empty[stage]);
     }
   }

@@ -23,7 +23,8 @@ constexpr int kElementBytes = 2;
 // of its kGroups MMA warp groups, and walks over the keys kTileKV at a time, kStages blocks of them in flight.
 // kQStages 2: a persistent CTA's next Q is there early, and its first scores are computed under the last
 // product of the tile before, while O is stored.
-// kBlocksPerSM CTAs shall share an SM. kOverlap: softmax of one block under the next QK product, inside a warp group. kPingpong: warp groups issue
+// kBlocksPerSM CTAs shall share an SM.
+// kOverlap: softmax of one block under the next QK product, inside a warp group. kPingpong: warp groups issue
 // their products in turns. kLazyRescale: O is rescaled only where a row's maximum grows by more than 2^8.
 // kExpFma: of every 8 exponentials, how many are polynomials on the FMA units.
 template <
