@@ -144,6 +144,8 @@ class Environment(Record):
     cutlass: str
     flags: tuple[str, ...]
     tuner: str
+    libraries: dict[str, str] = Field(default_factory=dict)
+    """Versions of other libraries whose kernels may be baselines, by name: cuDNN, flash-attn packages."""
 
 
 class Failure(Record):

@@ -159,6 +159,7 @@ class Described(Record):
     cublas: str
     torch: str
     cuda_python: str
+    libraries: dict[str, str] = Field(default_factory=dict)
 
 
 class Broken(Record):

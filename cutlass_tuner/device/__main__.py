@@ -53,7 +53,29 @@ def describe() -> Described:
         cublas=cublaslt.version(),
         torch=torch.__version__,
         cuda_python=importlib.metadata.version("cuda-bindings"),
+        libraries=libraries(),
     )
+
+
+ATTENTION_PACKAGES = ("flash-attn", "flash-attn-3", "flash-attn-4", "nvidia-cutlass-dsl")
+
+
+def libraries() -> dict[str, str]:
+    """Versions of what baselines of attention come from, as far as they are here."""
+    import importlib.metadata
+
+    import torch
+
+    found = {}
+    if torch.backends.cudnn.is_available():
+        number = torch.backends.cudnn.version() or 0  # 91900 is 9.19.0
+        found["cuDNN"] = f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+    for package in ATTENTION_PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
 
 
 class Child:

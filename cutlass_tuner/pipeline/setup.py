@@ -146,6 +146,7 @@ def environment(described: Described, found: Toolchain, builds: Builder) -> Envi
         cutlass=found.cutlass,
         flags=builds.flags,
         tuner=cutlass_tuner.__version__,
+        libraries=described.libraries,
     )
 
 

@@ -33,7 +33,8 @@ def show(options: ShowOptions) -> str:
     head = [
         f"study {study.name}: {op.name}, {counted(len(study.problems), 'shape')}, L2 {study.header.l2}",
         f"{environment.gpu}, driver {environment.driver}, CUDA {environment.cuda}, "
-        f"CUTLASS {environment.cutlass}, cuBLAS {environment.cublas}, torch {environment.torch}",
+        f"CUTLASS {environment.cutlass}, cuBLAS {environment.cublas}, torch {environment.torch}"
+        + "".join(f", {name} {version}" for name, version in environment.libraries.items()),
         f"{counted(counts.built, 'kernel')} built, {counts.build_failed} failed to build; "
         f"{counted(counts.measured, 'measurement')}, {counts.wrong} wrong, {counts.run_failed} failed, "
         f"{counted(counts.condemned, 'kernel')} condemned; {counts.elapsed_s:.0f} s, "

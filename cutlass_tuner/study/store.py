@@ -279,6 +279,8 @@ def _refuse_contracts(folder: Path, before: Sequence[Problem], now: Sequence[Pro
 
 def _environment_notes(stored: StudyHeader, now: StudyHeader) -> list[str]:
     pairs = [(f, getattr(stored.environment, f), getattr(now.environment, f)) for f in NOTED]
+    before, after = stored.environment.libraries, now.environment.libraries
+    pairs += [(f, before.get(f, "not there"), after.get(f, "not there")) for f in {**before, **after}]
     return [f"{name} was {a} when the study began and is {b} now" for name, a, b in pairs if a != b]
 
 

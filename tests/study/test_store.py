@@ -95,6 +95,16 @@ def test_a_new_driver_torch_or_tuner_is_noted_and_goes_on(tmp_path: Path, field:
         assert study.header == header()
 
 
+def test_a_baseline_library_that_came_or_went_is_noted(tmp_path: Path) -> None:
+    libraries = {"cuDNN": "9.19.0", "flash-attn-4": "4.0.0"}
+    Study.open_or_create(tmp_path, header(libraries=libraries), [P1]).close()
+    with Study.open_or_create(tmp_path, header(libraries={"cuDNN": "9.20.1"}), [P1]) as study:
+        assert study.notes == (
+            "cuDNN was 9.19.0 when the study began and is 9.20.1 now",
+            "flash-attn-4 was 4.0.0 when the study began and is not there now",
+        )
+
+
 def test_an_edited_shapes_file_adds_and_drops_problems_and_keeps_results(tmp_path: Path) -> None:
     with Study.open_or_create(tmp_path, header(), [P1, P2]) as study:
         study.append(measured(on=P1, us=(5.0,), reference_us=(10.0,)))
