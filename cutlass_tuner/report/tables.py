@@ -164,7 +164,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
     lines += [f"{name} on no shape: {why}" for name, why in nowhere.items()]
     capped = [_shape(row) for row in rows if POWER_CAP in row.throttle]
     if capped:
-        lines.append(f"at the card's power limit, as large GEMMs are: {', '.join(capped)}")
+        lines.append(f"at the card's power limit, as large problems are: {', '.join(capped)}")
     return lines
 
 

@@ -148,7 +148,7 @@ def test_the_power_limit_is_one_line_for_all_and_hides_no_other_reason() -> None
     both = row("y", throttle=(tables.POWER_CAP, "hw_thermal"))
     assert tables.notes([capped, both, row()]) == [
         "y 64x4096x4096 tn: the card was held back: hw_thermal",
-        "at the card's power limit, as large GEMMs are: x 64x4096x4096 tn, y 64x4096x4096 tn",
+        "at the card's power limit, as large problems are: x 64x4096x4096 tn, y 64x4096x4096 tn",
     ]
 
 
