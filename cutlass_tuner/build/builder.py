@@ -21,8 +21,8 @@ from cutlass_tuner.build.unit import Compiled, Uncompiled, Unit, compile_unit
 from cutlass_tuner.errors import UserError
 from cutlass_tuner.records import Build, Contract, Failure, KernelConfig
 
-SMEM_PER_BLOCK = {"sm_90a": 227 * 1024}
-"""Bytes of shared memory a block may opt in to (CUDA C++ Programming Guide, compute capability 9.0)."""
+SMEM_PER_BLOCK = {"sm_90a": 227 * 1024, "sm_100a": 227 * 1024}
+"""Bytes of shared memory a block may opt in to (CUDA C++ Programming Guide, compute capabilities)."""
 
 Outcome = Build | Failure
 

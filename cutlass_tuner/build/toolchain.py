@@ -25,6 +25,8 @@ from cutlass_tuner.settings import PACKAGE, settings
 # host library must see the same defines as the kernel, or their Params would not agree.
 DEFINES = ("-DNDEBUG", "-DCUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED")
 LEAST_CUDA = (12, 8)
+HOPPER, BLACKWELL = "examples/88_hopper_fmha", "examples/77_blackwell_fmha"
+"""Those of CUTLASS's examples that kernels are made of."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class Cutlass:
 
     @property
     def include(self) -> tuple[Path, ...]:
-        return self.root / "include", self.root / "tools" / "util" / "include"
+        # Example 77's files include one another by their names from its folder.
+        return self.root / "include", self.root / "tools" / "util" / "include", self.root / BLACKWELL
 
 
 @dataclass(frozen=True)
@@ -273,7 +276,7 @@ def _cutlass_version(root: Path) -> str | None:
 def _tree_digest(root: Path) -> str:
     """Names and texts of all headers (some 20 MB, a tenth of a second); once a process."""
     digest = hashlib.sha256()
-    for folder in map(root.joinpath, ("include", "tools/util/include", "examples/88_hopper_fmha")):
+    for folder in map(root.joinpath, ("include", "tools/util/include", HOPPER, BLACKWELL)):
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             digest.update(f"{path.relative_to(root)}\0{path.stat().st_size}\0".encode())
             digest.update(path.read_bytes())

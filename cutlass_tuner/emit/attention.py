@@ -1,6 +1,7 @@
-"""Attention kernels (family "attention"): each goes to the template that its knob `template` names.
+"""Attention kernels: each goes to the template that its knob `template` names, or to its family's only one.
 
-A batch may mix templates: its sources are the templates' parts put together, in the given order.
+A batch is of one family and may mix its templates: its sources are the templates' parts put together, in the
+given order.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from cutlass_tuner.emit import knobs
+from cutlass_tuner.errors import UserError
 from cutlass_tuner.records import Contract, KernelConfig
 
 _T = TypeVar("_T")
 
 
 class Template(Protocol):
-    """Kernels of one make, as parts of a source. A template's parts may stand beside any other's."""
+    """Kernels of one make, as parts of a source. A template's parts may stand beside any other's of its
+    family."""
 
     @property
     def headers(self) -> tuple[Path, ...]:
@@ -49,18 +52,19 @@ class Template(Protocol):
 
 
 class Attention:
-    """The emitter of family "attention". See `emitter.Emitter` for what each method promises.
+    """The emitter of attention's families. See `emitter.Emitter` for what each method promises.
 
-    Includes go in the order of `templates`, whatever kernels come first: a template whose host part is
-    particular about what stands before it is named first.
+    `families` holds each one's templates by name. Includes go in their order, whatever kernels come first: a
+    template whose host part is particular about what stands before it is named first.
     """
 
-    def __init__(self, templates: Mapping[str, Template]) -> None:
-        self._templates = dict(templates)
+    def __init__(self, families: Mapping[str, Mapping[str, Template]]) -> None:
+        self._families = {family: dict(templates) for family, templates in families.items()}
 
     @property
     def headers(self) -> tuple[Path, ...]:
-        return tuple(_once(path for template in self._templates.values() for path in template.headers))
+        templates = (template for known in self._families.values() for template in known.values())
+        return tuple(_once(path for template in templates for path in template.headers))
 
     def symbol(self, kernel: KernelConfig) -> str:
         return self._of(kernel).symbol(kernel)
@@ -113,11 +117,21 @@ class Attention:
         return self.kernel_type(kernel)
 
     def _of(self, kernel: KernelConfig) -> Template:
-        return self._templates[knobs.word(kernel, "template", self._templates)]
+        templates = self._templates(kernel)
+        if len(templates) == 1:
+            return next(iter(templates.values()))
+        return templates[knobs.word(kernel, "template", templates)]
+
+    def _templates(self, kernel: KernelConfig) -> Mapping[str, Template]:
+        if kernel.family not in self._families:
+            raise UserError(
+                f"family {kernel.family} of {kernel.key}: one of {', '.join(self._families)} is needed"
+            )
+        return self._families[kernel.family]
 
     def _used(self, kernels: Sequence[KernelConfig]) -> list[Template]:
-        used = {knobs.word(kernel, "template", self._templates) for kernel in kernels}
-        return [template for name, template in self._templates.items() if name in used]
+        used = [self._of(kernel) for kernel in kernels]
+        return [template for template in self._templates(kernels[0]).values() if template in used]
 
 
 def _once(items: Iterable[_T]) -> list[_T]:

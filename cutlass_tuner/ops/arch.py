@@ -17,6 +17,17 @@ _NOMINAL = {
         driver="",
         clock_mhz=1980,
     ),
+    # B200: 148 SMs, 180 GB.
+    "sm_100a": DeviceFacts(
+        name="any sm_100a GPU",
+        arch="sm_100a",
+        sm_count=148,
+        memory_bytes=180 * 10**9,
+        l2_bytes=126 * 2**20,
+        smem_per_block_bytes=232_448,
+        driver="",
+        clock_mhz=1965,
+    ),
 }
 
 

@@ -114,7 +114,7 @@ def _fmha(name: str, element: str) -> Op:
         baselines=("torch", "cudnn", "flash", "efficient", "flash-attn-2", "flash-attn-3", "flash-attn-4"),
         tunes_baseline=False,
         reference_call="torch's scaled_dot_product_attention",
-        spaces={"sm_90a": "fmha-sm90.yaml"},
+        spaces={"sm_90a": "fmha-sm90.yaml", "sm_100a": "fmha-sm100.yaml"},
         families=fmha.FAMILIES,
         emitter="attention",
         workload="attention",

@@ -122,8 +122,13 @@ def test_an_edited_checkout_is_another_cutlass(tmp_path: Path) -> None:
     root = checkout(tmp_path / "named")
     before = find_cutlass(root)
     toolchain._tree_digest.cache_clear()
-    (root / "include" / "cutlass" / "gemm.h").write_text("// new\n")
-    assert find_cutlass(root).digest != before.digest
+    digests = [before.digest]
+    for place in ("include/cutlass", "examples/88_hopper_fmha", "examples/77_blackwell_fmha/kernel"):
+        (root / place).mkdir(parents=True, exist_ok=True)
+        (root / place / "gemm.h").write_text("// new\n")
+        toolchain._tree_digest.cache_clear()
+        digests.append(find_cutlass(root).digest)
+    assert len(set(digests)) == 4
 
 
 def test_the_flags_that_kernels_stand_on() -> None:
@@ -141,6 +146,10 @@ def test_the_flags_that_kernels_stand_on() -> None:
         assert define in device
         assert define in host
     assert "-gencode=arch=compute_90a,code=sm_90a" in device
+    blackwell = tools.device_command(Path("d.cu"), Path("d.cubin"), "sm_100a")
+    assert "-gencode=arch=compute_100a,code=sm_100a" in blackwell
+    for command in (blackwell, host):  # example 77 includes its own files by their names from its folder
+        assert "-I/cutlass/examples/77_blackwell_fmha" in command
     assert set(tools.flags("sm_90a")) <= set(device)
     assert "-Wl,-z,defs" in host
     assert (tools.compiler, tools.cuda, tools.cutlass) == ("nvcc 13.0.88, g++ 12.2.0", "13.0.88", "4.2.0")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import shutil
 import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,8 @@ from cutlass_tuner.emit import EMITTERS
 from cutlass_tuner.emit.example88 import Example88
 from cutlass_tuner.errors import UserError
 from cutlass_tuner.records import Contract, Scalar
+from emit import attention_calls
+from emit.attention_calls import BHSD, BSHD, K, O, Q, V, call
 from emit.attention_kernels import HALF, KERNELS, contract, kernel, tma
 
 # One worker, so that the library is compiled once.
@@ -25,8 +25,7 @@ pytestmark = pytest.mark.xdist_group("example88 host library")
 
 EMITTER, TEMPLATE = EMITTERS["attention"], Example88()
 INDEX = {name: index for index, name in enumerate(KERNELS)}
-Q, K, V, O, LSE = ((index + 1) << 24 for index in range(5))  # noqa: E741
-BSHD, BHSD = 0, 1
+filled = partial(attention_calls.filled, "emit.test_example88")
 
 
 def text(contract: Contract = HALF, **changes: Scalar) -> str:
@@ -139,25 +138,6 @@ def host(path: Path) -> HostLibrary:
     return HostLibrary(str(path))
 
 
-def call(
-    batch: int = 2,
-    heads: tuple[int, int] = (16, 16),
-    seqlen: tuple[int, int] = (1000, 777),
-    head_dim: int = 64,
-    *,
-    causal: int = 0,
-    layout: int = BSHD,
-    scale: float = 0.125,
-) -> Call:
-    made = Call()
-    made.dims[0:8] = [batch, *heads, *seqlen, head_dim, causal, layout]
-    made.pointers[0:5] = [Q, K, V, O, LSE]
-    made.scalars[0] = scale
-    made.launch[0:3] = [1, 1, 4]
-    made.sm_count = 132
-    return made
-
-
 def test_it_describes_what_was_asked(host: HostLibrary) -> None:
     assert host.count == len(KERNELS)
     threads = {"causal": 384, "full": 512, "persistent": 384, "tma": 128, "tma causal": 128}
@@ -258,57 +238,6 @@ def test_the_masks_leave_each_row_the_keys_it_must_see(path: Path, name: str) ->
     for seqlen_q, seqlen_kv in lengths:
         for diagonal in (seqlen_kv - seqlen_q, 0):
             assert count(seqlen_q, seqlen_kv, diagonal) == 0
-
-
-FILL = """
-import ctypes, os, sys
-from emit.test_example88 import BHSD, BSHD, INDEX, call
-from cutlass_tuner.abi import HostLibrary
-host, index, made = HostLibrary(sys.argv[1]), INDEX[sys.argv[2]], eval(sys.argv[3])
-assert host.plan(index, made) is not None
-assert not os.path.exists(os.environ["FAKE_DRIVER_LOG"])  # planning encodes nothing
-room = ctypes.create_string_buffer(b"\\xaa" * 8192, 8192)
-start = (ctypes.addressof(room) + 127) // 128 * 128
-print(host._dll.ct_fill_params(index, ctypes.byref(made), ctypes.c_void_p(start)))
-offset = start - ctypes.addressof(room)
-size = host.describe(index).params_bytes
-assert set(room.raw[:offset] + room.raw[offset + size :]) <= {0xAA}
-print(room.raw[offset : offset + size].hex())
-"""
-Numbers = tuple[int, ...]
-
-
-def filled(
-    path: Path, folder: Path, name: str, made: str, **environment: str
-) -> tuple[int, bytes, set[tuple[int, Numbers, Numbers, Numbers]]]:
-    """Status, Params, and the tensor maps asked of the driver: address, extents, byte strides, box."""
-    compiler = shutil.which("gcc") or shutil.which("cc") or shutil.which("g++")
-    assert compiler is not None
-    source = Path(__file__).with_name("fake_tensor_maps.c")
-    library = ["-shared", "-fPIC", "-xc", str(source), "-o", str(folder / "libcuda.so.1")]
-    subprocess.run([compiler, *library], check=True)
-    log = folder / "log"
-    log.unlink(missing_ok=True)
-    tests = Path(__file__).parent.parent  # where this module is importable in another process
-    done = subprocess.run(
-        [sys.executable, "-c", FILL, str(path), name, made],
-        capture_output=True,
-        text=True,
-        env={
-            **os.environ,
-            "LD_LIBRARY_PATH": str(folder),
-            "FAKE_DRIVER_LOG": str(log),
-            "PYTHONPATH": f"{tests}{os.pathsep}{tests.parent}",
-            **environment,
-        },
-    )
-    assert done.returncode == 0, done.stderr
-    maps = set()
-    for line in log.read_text().splitlines():
-        first, strides, box = (tuple(int(word) for word in part.split()) for part in line.split("|"))
-        maps.add((first[0], first[1:], strides, box))
-    status, params = done.stdout.split()
-    return int(status), bytes.fromhex(params), maps
 
 
 def test_grouped_heads_share_keys_and_values(path: Path, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ SM_BYTES_PER_CYCLE = 64
 
 
 @dataclass(frozen=True)
-class _Blocks:
+class Blocks:
     """Blocks of keys that the tiles of one head walk over: all together, and those of the longest tile."""
 
     total: FloatArray
@@ -60,7 +60,7 @@ def estimate_us(c: Columns, problem: Problem, device: DeviceFacts) -> FloatArray
     """Microseconds of the best launch of each effective kernel, operands cold. Blind to legality."""
     scale = device.sm_count * device.clock_mhz / (REFERENCE_SMS * REFERENCE_MHZ)
     heads = problem.dims["heads_q"] * problem.dims["batch"]
-    blocks = _blocks(c, problem)
+    blocks = visited_blocks(c["tile_q"], c["tile_kv"], problem)
     rows = q_tiles(c, problem)
     residents = _residents(c)
     block_us = _block_cycles(c, residents) / (SUSTAINED_CLOCK * device.clock_mhz)
@@ -83,10 +83,10 @@ def estimate_us(c: Columns, problem: Problem, device: DeviceFacts) -> FloatArray
     return result
 
 
-def _blocks(c: Columns, problem: Problem) -> _Blocks:
+def visited_blocks(tile_q: IntArray, tile_kv: IntArray, problem: Problem) -> Blocks:
     """Exact, tile by tile, for each pair of tile extents."""
-    tile_q, of_q = np.unique(c["tile_q"], return_inverse=True)
-    tile_kv, of_kv = np.unique(c["tile_kv"], return_inverse=True)
+    tile_q, of_q = np.unique(tile_q, return_inverse=True)
+    tile_kv, of_kv = np.unique(tile_kv, return_inverse=True)
     queries, keys = problem.dims["seqlen_q"], problem.dims["seqlen_kv"]
     total = np.zeros((len(tile_q), len(tile_kv)))
     longest = np.zeros_like(total)
@@ -96,7 +96,7 @@ def _blocks(c: Columns, problem: Problem) -> _Blocks:
         seen = np.full_like(ends, keys) if full else np.clip(ends + diagonal(problem), 0, keys)
         trips = -(-seen[:, None] // tile_kv[None, :])
         total[place], longest[place] = trips.sum(axis=0), trips.max(axis=0)
-    return _Blocks(total[of_q, of_kv], longest[of_q, of_kv])
+    return Blocks(total[of_q, of_kv], longest[of_q, of_kv])
 
 
 def _block_cycles(c: Columns, residents: IntArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Which kernels to build first: the default, what others use on Hopper, and the estimate's favourites."""
+"""Which kernels to build first: the default, what others use, and the estimate's favourites."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cutlass_tuner.ops import seeding
-from cutlass_tuner.ops.columns import FloatArray
-from cutlass_tuner.ops.fmha.estimate import estimate_us
+from cutlass_tuner.ops.columns import Columns, FloatArray, IntArray
+from cutlass_tuner.ops.fmha.family import FAMILIES, SM100
 from cutlass_tuner.ops.fmha.rules import flash
 from cutlass_tuner.records import DeviceFacts, KernelConfig, Problem, Proposal, Scalar
 
 if TYPE_CHECKING:
     from cutlass_tuner.space import Candidates, Space
 
-FAMILY = "attention"
 Knobs = Mapping[str, Scalar]
 
 
@@ -84,13 +83,26 @@ TEXTBOOK: Mapping[int, tuple[Knobs, ...]] = {
 }
 """Proven kernels by head_dim, for either mask where it allows them."""
 
+_LOOPING: Knobs = {"softmax_registers": 184, "correction_registers": 96}
+"""Of a persistent kernel (rule persistent_registers), as in example 77's for latent attention."""
+SM100_TEXTBOOK: tuple[Knobs, ...] = (
+    # Example 77's schedulers, first its own register counts; then blocks of half as many keys.
+    {"softmax_registers": 192, "correction_registers": 96},
+    {"scheduler": "persistent", **_LOOPING},
+    {"scheduler": "causal_individual"},
+    {"scheduler": "causal_persistent", **_LOOPING},
+    {"scheduler": "causal_individual", "tile_kv": 64},
+)
+"""Kernels to begin with on sm_100a, for every head_dim and mask; none has been measured."""
+
 
 def prior(candidates: Candidates, problems: Sequence[Problem], device: DeviceFacts) -> FloatArray:
     """Estimated microseconds, rows x problems; infinite where a candidate does not serve the problem."""
     result = np.full((len(candidates), len(problems)), np.inf)
     for position, problem in enumerate(problems):
         rows = np.flatnonzero(candidates.serves[:, position])
-        result[rows, position] = estimate_us(candidates.columns.take(rows), problem, device)
+        columns = candidates.columns.take(rows)
+        result[rows, position] = FAMILIES[candidates.family].estimate_us(columns, problem, device)
     return result
 
 
@@ -101,25 +113,29 @@ def seeds(
     problems: Sequence[Problem],
     device: DeviceFacts,
 ) -> list[Proposal]:
-    """As `seeding.proposals`: of an estimate's favourites, no two have the same tile, or as many warp groups
-    of the same template."""
-    c = table.columns
-    kind = c["groups"] + 10 * np.where(flash(c), 0, -c["schedule"])
-    known = list(_known(space, problems, device))
-    return seeding.proposals(table, estimate_us, known, (c["tile_q"] * 1000 + c["tile_kv"], kind), problems)
+    """As `seeding.proposals`: of an estimate's favourites, no two have the same tile or kind."""
+    known = list(_known(space, table.family, problems, device))
+    return seeding.proposals(table, estimate_us, known, _unlike(table.family, table.columns), problems)
+
+
+def _unlike(family: str, c: Columns) -> tuple[IntArray, IntArray]:
+    """Tile, and kind: the template with its number of warp groups, or the scheduler."""
+    if family == SM100:
+        return c["tile_kv"], c["scheduler"]
+    return c["tile_q"] * 1000 + c["tile_kv"], c["groups"] + 10 * np.where(flash(c), 0, -c["schedule"])
 
 
 def _known(
-    space: Space, problems: Sequence[Problem], device: DeviceFacts
+    space: Space, family_name: str, problems: Sequence[Problem], device: DeviceFacts
 ) -> Iterator[tuple[KernelConfig, str]]:
     """The default and the textbook kernels for every head_dim and mask of the problems, where the space has
     their knobs' values."""
-    family = space.family(FAMILY)
-    knobs = {knob.name: knob for knob in space.kernel_knobs(FAMILY)}
+    family = space.family(family_name)
+    knobs = {knob.name: knob for knob in space.kernel_knobs(family_name)}
     asked = {tuple(given.items()): given for given in map(family.knobs_for, problems)}
     for given in asked.values():
-        textbook = TEXTBOOK[int(given["head_dim"])]
+        textbook = SM100_TEXTBOOK if family_name == SM100 else TEXTBOOK[int(given["head_dim"])]
         for source, config in [("default", {}), *(("textbook", config) for config in textbook)]:
             wanted = {**config, **given}
             if all(knobs[name].accepts(value) for name, value in wanted.items()):
-                yield space.effective(space.kernel(FAMILY, **wanted), device), source
+                yield space.effective(space.kernel(family_name, **wanted), device), source

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cutlass_tuner.ops.columns import one_row
-from cutlass_tuner.ops.fmha.estimate import _blocks, estimate_us
+from cutlass_tuner.ops.fmha.estimate import estimate_us, visited_blocks
 from cutlass_tuner.ops.registry import op
 from cutlass_tuner.records import DeviceFacts, KernelConfig, Problem, Scalar
 from cutlass_tuner.space import Candidates, Space
@@ -33,13 +33,14 @@ def estimate(space: Space, device: DeviceFacts, kernel: Callable[..., KernelConf
 
 def test_blocks_are_counted_tile_by_tile(space: Space) -> None:
     row = one_row(space.kernel(tile_kv=48).knobs, space.family().alphabets)
+    extents = row["tile_q"], row["tile_kv"]
     # 300 queries are tiles of 128, 128 and 44; the last row of each sees 128, 256 and 300 keys, or 57 fewer.
-    assert [_blocks(row, problem(300, 243, causal=c)).total[0] for c in (0, 2, 1)] == [
+    assert [visited_blocks(*extents, problem(300, 243, causal=c)).total[0] for c in (0, 2, 1)] == [
         3 * 6,
         3 + 6 + 6,
         2 + 5 + 6,
     ]
-    assert _blocks(row, problem(300, 243, causal=1)).longest[0] == 6
+    assert visited_blocks(*extents, problem(300, 243, causal=1)).longest[0] == 6
 
 
 def test_hiding_softmax_pays_the_more_the_longer_it_is(estimate: Estimate) -> None:
