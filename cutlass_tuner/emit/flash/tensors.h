@@ -43,7 +43,7 @@ struct Tensors {
   // The same bytes as a stage of K, read with the keys as the product's inner extent.
   using LayoutV = decltype(tile_to_shape(AtomMN{}, Shape<Dim, TileKV, Stages>{}, Step<_2, _1, _3>{}));
 
-  using Groups = Layout<Shape<Int<K::kGroups>, _1, _1>>;
+  using Groups = cute::Layout<Shape<Int<K::kGroups>, _1, _1>>;
   using MmaQK = decltype(make_tiled_mma(
       GMMA::ss_op_selector<Type, Type, float, Shape<TileQ, TileKV, Dim>, GMMA::Major::K, GMMA::Major::K>(),
       Groups{}));
@@ -52,7 +52,7 @@ struct Tensors {
       Groups{}));
 
   // P in the registers of one thread, as A operand: (4 pairs of a 64 x 16 slice, 1, slices).
-  using LayoutP = Layout<Shape<Shape<_2, _2, _2>, _1, Int<K::kTileKV / 16>>>;
+  using LayoutP = cute::Layout<Shape<Shape<_2, _2, _2>, _1, Int<K::kTileKV / 16>>>;
 };
 
 using Barrier = cutlass::arch::ClusterTransactionBarrier;

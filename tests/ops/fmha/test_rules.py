@@ -59,6 +59,7 @@ CASES = [
         {"head_dim": 64, "tile_kv": 128, "blocks_per_sm": 2},
     ),
     Case("head_dim", FLASH, {"head_dim": 64}, {}, on=problem(512), also_says="128"),
+    Case("head_dim", FLASH, {}, {"head_dim": 64}, on=problem(512, dim=64), also_says="64"),
     Case("mask", FLASH, {}, {"mask": "causal"}, on=problem(512, causal=1), also_says="causal"),
     Case("mask", FLASH, {}, {"mask": "causal"}, on=problem(512, 600, causal=2)),
     Case("mask", FLASH, {"mask": "causal"}, {}, on=problem(512)),
